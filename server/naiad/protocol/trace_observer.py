@@ -41,10 +41,13 @@ class TraceObserver:
     ) -> RequestContext | None:
         """See `Observer`."""
         tracer = self._tracer
-        if tracer.everything is not None and self._log is None:  # nothing reads the headers
-            return TracedContext(
-                received_ns, read_ns=read_ns, tracer=tracer, protocol=self._protocol
-            )
+        if self._log is None:
+            if tracer.everything is not None:  # nothing reads the headers
+                return TracedContext(
+                    received_ns, read_ns=read_ns, tracer=tracer, protocol=self._protocol
+                )
+            if not (tracer.due or tracer.forces):  # as `follows`, without the call
+                return None
         return self.begin(headers.get, received_ns, 0) if self.follows(headers.get) else None
 
     def begin(self, header: HeaderLookup, received_ns: int, size: int) -> RequestContext:

@@ -11,7 +11,6 @@ from typing_extensions import override
 from naiad.core.inference import Inference, RecordsInference, RequestContext
 from naiad.tracing.settings import OPENTELEMETRY, TraceSetting
 from naiad.tracing.trace import InferenceTrace, RequestTrace, Samples, span_ids
-from naiad.tracing.usual import LONGEST_ID
 
 
 class TracedContext(RequestContext, kw_only=True, eq=False):
@@ -23,7 +22,6 @@ class TracedContext(RequestContext, kw_only=True, eq=False):
         id: of a request that is traced.
         read_ns: when it was whole (monotonic).
         whole: its trace, if that is not usual.
-        over: whether its trace was usual, and is complete.
     """
 
     tracer: Samples
@@ -32,12 +30,18 @@ class TracedContext(RequestContext, kw_only=True, eq=False):
     id: int = 0
     read_ns: int = 0
     whole: RequestTrace | None = None
-    over: bool = False
 
     @override
     def asks(self, model: str) -> None:
         tracer = self.tracer
-        setting = self.setting = tracer.everything or tracer.sampled(model, self.trace)
+        setting = tracer.everything
+        if setting is not None:
+            self.setting = setting
+            self.id = tracer.next_id()
+            if not self.read_ns:
+                self.read_ns = tracer.now_ns()
+            return
+        setting = self.setting = tracer.sampled(model, self.trace)
         if setting is None:
             return
         self.id = tracer.next_id()
@@ -71,10 +75,10 @@ class TracedContext(RequestContext, kw_only=True, eq=False):
         if self.setting is None:
             return
         gathered = self.tracer.gathered
-        if gathered is not None:
+        if gathered is None:
+            self.tracer.complete_sent((self,))
+        else:
             gathered.append(self)
-        elif self.is_usual():
-            self.tracer.complete_usual((self,))
 
     def answers_begin(self) -> None:
         """See `TracedInference`. To complete the traces of a batch one after another takes half the time that it takes between the responses."""
@@ -85,31 +89,16 @@ class TracedContext(RequestContext, kw_only=True, eq=False):
         """See `TracedInference`."""
         gathered, self.tracer.gathered = self.tracer.gathered, None
         if gathered:
-            self.tracer.complete_usual([each for each in gathered if each.is_usual()])
+            self.tracer.complete_sent(gathered)
 
-    def is_usual(self) -> bool:
-        """Nothing more happens to it, or to its response: whether its trace is usual to the end. One that is not is completed by this."""
-        inference, whole = self.inference, self.whole
-        if (
-            whole is None
-            and inference is not None
-            and self.sent_ns
-            and inference.completed
-            and inference.queued_ns
-            and (times := inference.execution) is not None
-            and (inference.answered_ns or times.responded_ns)
-            and len(inference.request.id) <= LONGEST_ID
-        ):
-            # Without a cycle both are freed soon, not by the garbage collector.
-            inference.traced = None
-            self.over = True
-            return True
+    def complete(self) -> None:
+        """See `SentTrace`."""
+        whole = self.whole
         if whole is None:
             assert self.setting is not None, "it is traced"
             whole = self._made_whole(self.setting)
         whole.send_ns, whole.sent_ns = self.send_ns, self.sent_ns
         whole.end()
-        return False
 
     def _made_whole(self, setting: TraceSetting) -> RequestTrace:
         """The trace, from now on with all that happens."""
@@ -143,7 +132,8 @@ class TracedContext(RequestContext, kw_only=True, eq=False):
         """See `TracedInference`."""
         assert self.setting is not None, "its inference is traced"
         assert self.inference is not None, "its inference is traced"
-        if self.over:
+        traced = self.inference.traced
+        if traced is None:  # its trace was usual, and is complete
             return InferenceTrace(self._record(self.setting, completed=True), 0)
         if self.whole is None:
             self._made_whole(self.setting)

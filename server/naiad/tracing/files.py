@@ -16,7 +16,7 @@ from naiad.tracing.file_writer import FileWriter
 from naiad.tracing.settings import TraceSetting
 from naiad.tracing.trace import RequestTrace
 from naiad.tracing.triton_json import written
-from naiad.tracing.usual import UsualTrace
+from naiad.tracing.usual import SentTrace
 from naiad.tracing.usual_queue import UsualQueue
 from naiad.tracing.writer_process import WriterProcess
 from naiad.tracing.writing import Records, Written
@@ -147,7 +147,7 @@ class TraceFiles:
             hurry=self.background.hurry,
             dropped=self._drop,
         )
-        self.usual = self._usual.add
+        self.sent = self._usual.add
 
     @property
     def lost(self) -> int:
@@ -300,8 +300,8 @@ class TraceSink(typing.Protocol):
         """Traces that were not written, or spans that were not sent; those that are open do not count."""
         ...
 
-    def usual(self, traces: collections.abc.Sequence[UsualTrace]) -> None:
-        """Usual traces are complete; of settings that have such only."""
+    def sent(self, traces: collections.abc.Sequence[SentTrace]) -> None:
+        """See `AddSent`. A setting that may have usual traces writes to files."""
 
     def collected(self, trace: RequestTrace) -> None:
         """Another trace is complete."""

@@ -20,7 +20,7 @@ from naiad.tracing.background import Background
 from naiad.tracing.settings import CollectorOptions, TraceSetting
 from naiad.tracing.spans import SpanData, spans
 from naiad.tracing.trace import RequestTrace
-from naiad.tracing.usual import UsualTrace
+from naiad.tracing.usual import SentTrace, complete_all
 
 _log = logging.getLogger("naiad.trace")
 
@@ -63,8 +63,9 @@ class SpanSender:
         """See `TraceSink`: spans that did not fit, or that the collector did not take."""
         return self._refused + self.background.dropped
 
-    def usual(self, traces: collections.abc.Sequence[UsualTrace]) -> None:
-        """See `TraceSink`: there are none with spans."""
+    def sent(self, traces: collections.abc.Sequence[SentTrace]) -> None:
+        """See `TraceSink`: none is usual with spans."""
+        complete_all(traces)
 
     def collected(self, trace: RequestTrace) -> None:
         """See `TraceSink`."""

@@ -15,7 +15,7 @@ from naiad.errors import InferenceError
 from naiad.tracing.batch import Batches, BatchTrace
 from naiad.tracing.held import HeldTensors
 from naiad.tracing.settings import TENSORS, TraceSetting
-from naiad.tracing.usual import AddUsual, UsualTrace
+from naiad.tracing.usual import AddSent, SentTrace
 
 # About what these take in memory, with their numbers.
 _BYTES, _BYTES_OF_PART, _BYTES_OF_TIME = 256, 768, 40
@@ -279,21 +279,13 @@ def size_of(tensor: Tensor) -> int:
     return array.nbytes + (sum(map(len, array.flat)) if array.dtype.hasobject else 0)
 
 
-class Gathered(UsualTrace, typing.Protocol):
-    """The context of a request whose response was sent."""
-
-    def is_usual(self) -> bool:
-        """Nothing more happens to it: whether its trace is usual to the end. One that is not is completed by this."""
-        ...
-
-
 class Samples(typing.Protocol):
     """Decides whether a request is traced, and has what all traces share.
 
     Attributes:
         next_id: gives the ids of requests and inferences.
         everything: the setting by which each request is traced, whatever its model is, if its usual traces need nothing but their numbers; None: see `sampled`.
-        complete_usual: gets the usual traces, once they are complete.
+        complete_sent: gets the traces whose requests have their responses.
         gathered: contexts whose responses were sent, while those of a batch are; None at other times.
         tensors: limits the memory of tensors.
         batches: those that executed traced requests, in the mode OPENTELEMETRY.
@@ -302,8 +294,8 @@ class Samples(typing.Protocol):
     now_ns: collections.abc.Callable[[], int]
     next_id: collections.abc.Callable[[], int]
     everything: TraceSetting | None
-    complete_usual: AddUsual
-    gathered: "list[Gathered] | None"
+    complete_sent: AddSent
+    gathered: list[SentTrace] | None
     tensors: HeldTensors
     batches: Batches
 

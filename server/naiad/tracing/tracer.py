@@ -19,8 +19,8 @@ from naiad.tracing.settings import (
     TraceSettings,
     shown,
 )
-from naiad.tracing.trace import Gathered, RequestTrace
-from naiad.tracing.usual import AddUsual, UsualTrace
+from naiad.tracing.trace import RequestTrace
+from naiad.tracing.usual import AddSent, SentTrace, complete_all
 
 _log = logging.getLogger("naiad.trace")
 
@@ -57,8 +57,8 @@ class Tracer:
             functools.partial(TraceFiles, self._failed, options.file) if sink is None else sink
         )
         self._sink: TraceSink | None = None
-        self.complete_usual: AddUsual = _nowhere
-        self.gathered: list[Gathered] | None = None
+        self.complete_sent: AddSent = complete_all
+        self.gathered: list[SentTrace] | None = None
         self.batches = Batches()
         self.tensors = HeldTensors()
         self._has_failed = False
@@ -70,7 +70,7 @@ class Tracer:
     def open(self) -> None:
         """Begin to trace; again after `aclose`, too."""
         self._sink = self._make_sink()
-        self.complete_usual = self._sink.usual
+        self.complete_sent = self._sink.sent
         self._has_failed = False
         self._update_active()
 
@@ -127,7 +127,7 @@ class Tracer:
             return
         sink.stop()
         self._sink = None
-        self.complete_usual = _nowhere
+        self.complete_sent = complete_all
         await asyncio.to_thread(sink.close, _CLOSE_SECONDS)
         self._lost += sink.lost
 
@@ -171,7 +171,3 @@ class Tracer:
             path,
             error.strerror or error,
         )
-
-
-def _nowhere(_: collections.abc.Sequence[UsualTrace]) -> None:
-    """The server stops: what is complete now comes too late."""

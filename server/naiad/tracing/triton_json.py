@@ -43,10 +43,10 @@ def written(trace: RequestTrace) -> str:
 
 
 def _numbers(trace: RequestTrace, part: InferenceTrace, times: ExecutionTimes) -> tuple[int, ...]:
-    """Of a trace that is usual but for where it goes, as in `UsualTrace`."""
+    """Of a trace that is usual but for where it goes, as `text` has it."""
     return (
-        trace.id, part.model_version, PROTOCOLS[trace.protocol], trace.received_ns, trace.read_ns, part.started_ns, part.queued_ns, part.ended_ns,
-        times.start_ns, times.input_end_ns, times.output_start_ns, times.end_ns, trace.send_ns, trace.sent_ns,
+        trace.id, part.model_version, PROTOCOLS[trace.protocol], times.start_ns, times.input_end_ns, times.output_start_ns, times.end_ns,
+        trace.received_ns, trace.read_ns, part.started_ns, part.queued_ns, part.ended_ns, trace.send_ns, trace.sent_ns,
     )  # fmt: skip
 
 

@@ -14,11 +14,11 @@ import typing
 import msgspec
 import numpy as np
 
-from naiad.core.inference import Inference
+from naiad.core.inference import Inference, TracedInference
 
 
-class UsualTrace(typing.Protocol):
-    """What is read of the context of a request whose trace is usual and complete; the rest is read of its inference, which was executed."""
+class SentTrace(TracedInference, typing.Protocol):
+    """What is read of the context of a request that is traced, whose response was sent or will never be."""
 
     id: int
     inference: Inference | None
@@ -28,9 +28,19 @@ class UsualTrace(typing.Protocol):
     send_ns: int
     sent_ns: int
 
+    def complete(self) -> None:
+        """Its trace is not usual: it is complete otherwise."""
 
-AddUsual = collections.abc.Callable[[collections.abc.Sequence[UsualTrace]], None]
-"""Gets the usual traces, each once it is complete, those of a batch together."""
+
+AddSent = collections.abc.Callable[[collections.abc.Sequence[SentTrace]], None]
+"""Gets traces whose requests have their responses, each once, those of a batch together. Keeps those that are usual, and completes the others."""
+
+
+def complete_all(traces: collections.abc.Sequence[SentTrace]) -> None:
+    """An `AddSent` that keeps none."""
+    for trace in traces:
+        trace.complete()
+
 
 PROTOCOLS = {"HTTP": 0, "GRPC": 1}
 FRONT_END = {
@@ -40,13 +50,17 @@ FRONT_END = {
 LONGEST_ID = 256
 """Characters of the request id of a usual trace: so much memory may wait per trace."""
 
-_NUMBERS = struct.Struct("14q")
+_OF_BATCH = struct.Struct("6q")
+PACK_OF_BATCH = _OF_BATCH.pack
+"""The numbers that the traces of a batch share: the model's version, the protocol's place in `PROTOCOLS`, and the times at which the batch began, had its
+inputs, had its outputs, ended (monotonic nanoseconds)."""
+
+_NUMBERS = struct.Struct(f"=q{_OF_BATCH.size}s7q")
 PACK_INTO = _NUMBERS.pack_into
 """Writes the numbers of a trace.
 
-They are: id, the model's version, the protocol's place in `PROTOCOLS`, and the times at which the request began to be read, was whole, was
-received by its model, was queued, was answered; at which its batch began, had its inputs, had its outputs, ended; at which its response began to be
-sent, and was sent (monotonic nanoseconds).
+They are: id, those of `PACK_OF_BATCH`, and the times at which the request began to be read, was whole, was received by its model, was queued, was answered;
+at which its response began to be sent, and was sent.
 """
 SIZE = _NUMBERS.size
 COLUMNS = SIZE // 8
@@ -55,7 +69,7 @@ _NAMES = tuple(FRONT_END.values())
 _STAMPS = 3
 """The place of the first time."""
 _TIMES = 11
-_PLACES = (0, 1, 2, 3, 4, 5, 6, 7, 8, 4, 9, 10)
+_PLACES = (4, 5, 6, 7, 8, 0, 1, 2, 3, 8, 9, 10)
 """Which of the times is where in the file: the response is twice there."""
 
 _FEW = 16
@@ -74,7 +88,7 @@ _Numbers = np.ndarray[typing.Any, np.dtype[np.int64]]
 def text(numbers: collections.abc.Sequence[int], request_id: str, model_name: str) -> str:
     """The records of one trace, with commas between them: one expression, in half the time of one for each record."""
     (
-        number, version, protocol, received_ns, read_ns, started_ns, queued_ns, responded_ns, start_ns, input_end_ns, output_start_ns, end_ns,
+        number, version, protocol, start_ns, input_end_ns, output_start_ns, end_ns, received_ns, read_ns, started_ns, queued_ns, responded_ns,
         send_ns, sent_ns,
     ) = numbers  # fmt: skip
     receive, read, send, sent = _NAMES[protocol]

@@ -4,6 +4,7 @@ No object is kept for a trace that waits. Objects that wait and are freed by ano
 whatever the event loop makes next lies in memory that its processor has not had for long.
 """
 
+import bisect
 import collections
 import collections.abc
 import typing
@@ -11,7 +12,17 @@ import typing
 import msgspec
 import numpy as np
 
-from naiad.tracing.usual import COLUMNS, PACK_INTO, PROTOCOLS, SIZE, Usual, UsualTrace
+from naiad.core.inference import ExecutionTimes
+from naiad.tracing.usual import (
+    COLUMNS,
+    LONGEST_ID,
+    PACK_INTO,
+    PACK_OF_BATCH,
+    PROTOCOLS,
+    SIZE,
+    SentTrace,
+    Usual,
+)
 
 SLOTS = 256
 """Traces of a block: of so few numpy keeps the interpreter lock, but for the copy of their text, and does not exchange it with the event loop some fifty times."""
@@ -72,39 +83,55 @@ class UsualQueue:
     def __len__(self) -> int:
         return sum(block.count - block.taken for block in (*self._full, self._block))
 
-    def add(self, traces: collections.abc.Sequence[UsualTrace]) -> None:
-        """Keep the numbers of traces. Loop only."""
-        block = self._block
-        for place, trace in enumerate(traces):
-            at = block.count
-            if at == block.slots:
-                found = self._next()
-                if found is None:
-                    self._dropped(len(traces) - place)
-                    return
-                block, at = found, 0
+    def add(self, traces: collections.abc.Sequence[SentTrace]) -> None:
+        """Keep the numbers of those that are usual to the end: see `AddSent`. Loop only."""
+        # Each request comes through here: what a batch or a block has in common is looked up once.
+        block, times, protocol, of_batch = self._block, None, "", b""
+        memory, at, slots = block.memory, block.count, block.slots
+        request_id, name = block.request_id, block.model_name
+        dropped = 0
+        for trace in traces:
             inference = trace.inference
-            assert inference is not None, "a usual trace has one"
-            times, asked = inference.execution, inference.request
-            assert times is not None, "it was executed"
+            if (
+                inference is None
+                or inference.traced is not trace  # it was not usual before
+                or not inference.completed
+                or not (sent_ns := trace.sent_ns)
+                or not (queued_ns := inference.queued_ns)
+                or (execution := inference.execution) is None
+                or not (responded_ns := inference.answered_ns or execution.responded_ns)
+                or len((asked := inference.request).id) > LONGEST_ID
+            ):
+                block.count = at  # whatever that does
+                trace.complete()
+                continue
+            inference.traced = (
+                None  # without a cycle both are freed soon, not by the garbage collector
+            )
+            if execution is not times or trace.protocol is not protocol:
+                times, protocol = execution, trace.protocol
+                of_batch = packed(times, protocol)
+            if at == slots:
+                block = self._next()
+                memory, at, slots = block.memory, 0, block.slots
+                request_id, name = None, ""
+                if not slots:
+                    dropped += 1
+                    continue
             PACK_INTO(
-                block.memory, at * SIZE, trace.id, times.version, PROTOCOLS[trace.protocol], trace.received_ns, trace.read_ns,
-                inference.received_ns, inference.queued_ns, inference.answered_ns or times.responded_ns, times.start_ns, times.input_end_ns,
-                times.output_start_ns, times.end_ns, trace.send_ns, trace.sent_ns,
+                memory, at * SIZE, trace.id, of_batch, trace.received_ns, trace.read_ns, inference.received_ns, queued_ns, responded_ns,
+                trace.send_ns, sent_ns,
             )  # fmt: skip
-            request_id, name = asked.id, asked.model_name
-            if request_id != block.request_id or name != block.model_name:
-                block.request_id, block.model_name = request_id, name
+            if asked.id != request_id or asked.model_name != name:
+                request_id, name = block.request_id, block.model_name = asked.id, asked.model_name
                 block.texts.append((at, request_id, name))
             at += 1
-            block.count = at  # the thread may take it from now on
-            if at == block.slots:
-                self._block = self._none
-                self._full.append(block)
-                block = self._none
-                if len(self._full) >= self._enough:
-                    self._hurry()
-        if traces and not self._is_announced:
+            if at == slots:
+                self._filled(block)
+        block.count = at  # the thread may take them from now on
+        if dropped:
+            self._dropped(dropped)
+        if (at or self._full) and not self._is_announced:
             self._is_announced = True
             self._announce()
 
@@ -120,8 +147,15 @@ class UsualQueue:
             self._free.append(block)
         yield from self._rest(begun)
 
-    def _next(self) -> _Block | None:
-        """An empty block, which the loop fills from now on."""
+    def _filled(self, block: _Block) -> None:
+        block.count = block.slots
+        self._block = self._none
+        self._full.append(block)
+        if len(self._full) >= self._enough:
+            self._hurry()
+
+    def _next(self) -> _Block:
+        """An empty block, which the loop fills from now on; one without slots if there is no memory left."""
         if self._free:
             block = self._free.pop()  # the one whose memory was used last
             block.taken = block.count = 0
@@ -131,7 +165,7 @@ class UsualQueue:
             self._blocks_left -= 1
             block = _Block(bytearray(self._slots * SIZE), self._slots)
         else:
-            return None
+            return self._none
         self._block = block
         return block
 
@@ -141,7 +175,17 @@ class UsualQueue:
             return
         block.taken = count
         numbers: typing.Any = np.frombuffer(block.memory, np.int64, count * COLUMNS)
-        texts = [entry for entry in block.texts if entry[0] < count]
-        begin = max(place for place, entry in enumerate(texts) if entry[0] <= first)
-        runs = [(max(0, at - first), request_id, name) for at, request_id, name in texts[begin:]]
+        texts = block.texts
+        begin, end = (
+            bisect.bisect_left(texts, (first + 1,)) - 1,
+            bisect.bisect_left(texts, (count,)),
+        )
+        runs = [(max(0, at - first), request_id, name) for at, request_id, name in texts[begin:end]]
         yield Usual(numbers.reshape(count, COLUMNS)[first:], runs)
+
+
+def packed(times: ExecutionTimes, protocol: str) -> bytes:
+    """The numbers that the traces of a batch share."""
+    return PACK_OF_BATCH(
+        times.version, PROTOCOLS[protocol], times.start_ns, times.input_end_ns, times.output_start_ns, times.end_ns,
+    )  # fmt: skip

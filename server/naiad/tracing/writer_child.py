@@ -13,10 +13,12 @@ import types
 import typing
 
 import msgspec
+import numpy as np
 
 from naiad.core.processes import child_process
 from naiad.core.processes.message_stream import Sender, received
 from naiad.tracing.file_writer import FileWriter
+from naiad.tracing.usual import COLUMNS, Usual
 from naiad.tracing.writing import Asks, Begun, Message, Numbers, Records
 
 _LAST_SECONDS = 3
@@ -25,20 +27,62 @@ _LAST_SECONDS = 3
 _NICENESS = 10
 """Requests have the processors first: text of two thousand traces would keep the event loop from one for milliseconds."""
 
+_AT_ONCE = 1024
+"""So many usual traces become text together: a megabyte, which stays in the processor's cache. Of fewer, calls of numpy would be most of the work."""
+
 _Handler = collections.abc.Callable[[int, types.FrameType | None], None]
 
 
-def take(writer: FileWriter, sender: Sender, message: Message) -> None:
-    """Do what the server has sent."""
-    match message:
-        case Numbers():
-            writer.usual(message.path, message.usual)
-        case Records():
-            writer.records(message)
-        case Begun():
-            writer.begun.update(message.paths)
-        case Asks():
-            sender.send(writer.written())
+class Child:
+    """Does what the server has sent, in this order. Usual traces wait for further ones, until the server asks or sends something else."""
+
+    def __init__(self, writer: FileWriter, sender: Sender) -> None:
+        self._writer = writer
+        self._sender = sender
+        self._path = ""
+        self._waiting: list[Numbers] = []
+        self._count = 0
+
+    def take(self, message: Message) -> None:
+        """Do what a message says."""
+        if isinstance(message, Numbers):
+            if message.path != self._path or self._count + message.traces > _AT_ONCE:
+                self.flush()
+                self._path = message.path
+            self._waiting.append(message)
+            self._count += message.traces
+            return
+        self.flush()
+        match message:
+            case Records():
+                self._writer.records(message)
+            case Begun():
+                self._writer.begun.update(message.paths)
+            case Asks():
+                self._sender.send(self._writer.written())
+
+    def flush(self) -> None:
+        """Write the usual traces that wait."""
+        waiting = self._waiting
+        if not waiting:
+            return
+        self._waiting, self._count = [], 0
+        self._writer.usual(self._path, joined(waiting))
+
+
+def joined(parts: collections.abc.Sequence[Numbers]) -> Usual:
+    """The traces of several messages, in their order."""
+    if len(parts) == 1:
+        return parts[0].usual
+    runs: list[tuple[int, str, str]] = []
+    begin = 0
+    for part in parts:
+        for at, request_id, name in part.runs:
+            if not runs or runs[-1][1:] != (request_id, name):
+                runs.append((begin + at, request_id, name))
+        begin += part.traces
+    numbers = np.frombuffer(b"".join([part.numbers for part in parts]), np.int64)
+    return Usual(numbers.reshape(-1, COLUMNS), runs)
 
 
 def main() -> None:
@@ -53,11 +97,13 @@ def main() -> None:
 
     signal.signal(signal.SIGTERM, end)
     os.nice(_NICENESS)
-    sender, writer = Sender(connection), FileWriter()
+    writer = FileWriter()
+    child = Child(writer, Sender(connection))
     # A message that is cut off is one of a server that was killed.
     with contextlib.suppress(OSError, msgspec.DecodeError):
         for message in received(connection, msgspec.msgpack.Decoder(Message)):
-            take(writer, sender, message)
+            child.take(message)
+    child.flush()
     writer.close()
 
 

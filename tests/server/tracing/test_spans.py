@@ -11,7 +11,7 @@ from naiad.tracing.settings import OPENTELEMETRY, TENSORS, TIMESTAMPS, TraceOpti
 from naiad.tracing.spans import SpanData, spans
 from naiad.tracing.trace import RequestTrace
 from naiad.tracing.tracer import Tracer
-from naiad.tracing.usual import UsualTrace
+from naiad.tracing.usual import SentTrace, complete_all
 from tests.server.tracing.traces import Requests, model, tensor
 
 CLIENT = TraceParent("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", 1)
@@ -26,8 +26,8 @@ class Collected:
     def __init__(self) -> None:
         self.traces: list[RequestTrace] = []
 
-    def usual(self, traces: collections.abc.Sequence[UsualTrace]) -> None:
-        raise AssertionError("of settings for files only")
+    def sent(self, traces: collections.abc.Sequence[SentTrace]) -> None:
+        complete_all(traces)
 
     def collected(self, trace: RequestTrace) -> None:
         self.traces.append(trace)

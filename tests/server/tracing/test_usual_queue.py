@@ -45,7 +45,7 @@ class World:
         traces: list[typing.Any] = []
         for _ in range(count):
             asked = InferRequest(model, LATEST, request_id, [], [], {})
-            inference = Inference(asked, print, 1, 3, queued_ns=4, execution=_TIMES)
+            inference = Inference(asked, print, 1, 3, queued_ns=4, execution=_TIMES, completed=True)
             trace = types.SimpleNamespace(
                 id=next(self._ids),
                 inference=inference,
@@ -55,6 +55,7 @@ class World:
                 send_ns=11,
                 sent_ns=12,
             )
+            inference.traced = trace
             traces.append(trace)
         if at_once:
             self.queue.add(traces)
@@ -83,7 +84,7 @@ def test_the_numbers_of_one() -> None:
     world = World()
     world.add()
     (traces,) = world.queue.taken()
-    assert traces.numbers.tolist() == [[1, 3, 1, 1, 2, 3, 4, 10, 6, 7, 8, 9, 11, 12]]
+    assert traces.numbers.tolist() == [[1, 3, 1, 6, 7, 8, 9, 1, 2, 3, 4, 10, 11, 12]]
 
 
 at_once = pytest.mark.parametrize("at_once", [False, True], ids=["one by one", "at once"])

@@ -13,14 +13,17 @@ import sys
 import textwrap
 import typing
 
+import numpy as np
 import pytest
 
 from naiad.core.processes import child_process
 from naiad.tracing import files, tracer, writer_process
 from naiad.tracing.json_array import JsonArray, cut_off
 from naiad.tracing.settings import TENSORS, TIMESTAMPS
+from naiad.tracing.usual import COLUMNS
+from naiad.tracing.writer_child import joined
 from naiad.tracing.writer_process import WriterProcess
-from naiad.tracing.writing import Records
+from naiad.tracing.writing import Numbers, Records
 from tests.server.tracing.traces import tensor
 from tests.server.tracing.world import World, ids
 from tests.support.waiting import until, wait_until
@@ -330,3 +333,15 @@ async def test_several_servers_in_one_program_have_a_process_each(tmp_path: path
     worlds[1].requests.whole()
     await worlds[1].tracer.aclose()
     assert ids(worlds[1].written()) == [1, 2]
+
+
+def test_the_traces_of_several_messages_are_joined_with_their_texts() -> None:
+    parts = [
+        Numbers("t.json", np.arange(2 * COLUMNS, dtype=np.int64).tobytes(), [(0, "", "m")]),
+        Numbers("t.json", np.arange(3 * COLUMNS, dtype=np.int64).tobytes(), [(0, "", "m"), (2, "a", "m")]),
+        Numbers("t.json", np.arange(COLUMNS, dtype=np.int64).tobytes(), [(0, "a", "n")]),
+    ]  # fmt: skip
+    found = joined(parts)
+    assert found.texts() == (["", "", "", "", "a", "a"], ["m"] * 5 + ["n"])
+    assert found.numbers[:, 0].tolist() == [0, COLUMNS, 0, COLUMNS, 2 * COLUMNS, 0]
+    assert found.runs == [(0, "", "m"), (4, "a", "m"), (5, "a", "n")]

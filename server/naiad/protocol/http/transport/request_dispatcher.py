@@ -28,6 +28,8 @@ _ALIGNED = 64
 # Looking up a member of an enum takes longer than this name.
 _DRAINING = State.DRAINING
 
+_set = msgspec.structs.force_setattr
+
 _logger = logging.getLogger(__name__)
 
 
@@ -97,7 +99,7 @@ class RequestDispatcher:
                     shared = request.shared
                     context.request_bytes = len(request.body) if shared is None else len(shared)
                 # It was made just now, for this call: a copy would cost as much as the context.
-                msgspec.structs.force_setattr(request, "context", context)
+                _set(request, "context", context)
         exchange = Exchange(self._sender, head, context)
         self._pipeline.append(exchange)
         if self._life.state is _DRAINING:

@@ -102,8 +102,8 @@ class ResponseSender:
     """
 
     __slots__ = (
-        "_finished", "_frame", "_held_bytes", "_largest", "_life", "_observer", "_peer", "_receiver", "_registry", "_resume", "_settings",
-        "_streamed", "_transport", "barred", "paused", "pipeline",
+        "_finished", "_frame", "_held_bytes", "_largest", "_life", "_now_ns", "_observer", "_peer", "_receiver", "_records", "_registry",
+        "_resume", "_settings", "_streamed", "_transport", "barred", "paused", "pipeline",
     )  # fmt: skip
 
     def __init__(
@@ -123,7 +123,10 @@ class ResponseSender:
         self._resume = resume
         self._registry = service.registry
         self._frame = service.framer.frame
-        self._observer = service.observer
+        observer = self._observer = service.observer
+        # What each response reads of it.
+        self._now_ns = service.clock.monotonic_ns if observer is None else observer.now_ns
+        self._records = observer is not None and observer.records
         # the response to the first request of the pipeline, if it is streamed
         self._streamed: StreamedReply | None = None
         self.pipeline: collections.deque[Exchange] = collections.deque()
@@ -291,8 +294,7 @@ class ResponseSender:
         assert reply is not None
         context = exchange.context
         if context is not None:
-            assert self._observer is not None, "it has made the context"
-            context.send_ns = self._observer.now_ns()
+            context.send_ns = self._now_ns()
         if reply.stream is not None:
             self._begin_stream(exchange, reply)
             return
@@ -310,15 +312,13 @@ class ResponseSender:
         else:
             self._transport.write(first)
         if context is not None:
-            observer = self._observer
-            assert observer is not None, "as above"
-            if observer.records:
+            if self._records:
                 size = 0 if head.head_only else sum(map(bytes_of, reply.body))
                 self._record(exchange, reply, size)
             else:
                 # What `observer.finish` does, without the call.
                 exchange.context = None
-                context.sent_ns = observer.now_ns()
+                context.sent_ns = self._now_ns()
                 context.finish()
         if close:
             self.all_sent()
