@@ -1,6 +1,6 @@
 """Which tests run in the same process of a parallel run, and in which order the groups are handed out.
 
-`make test` runs four processes (pytest-xdist, `--dist loadgroup`). Tests that share a server, a control plane or another
+`make test` runs six processes (pytest-xdist, `--dist loadgroup`). Tests that share a server, a control plane or another
 expensive fixture are one group, so that it starts once. The groups that take longest come first, so that no process is still
 busy with one when the others have nothing left to do. A group that is not named here is a file.
 
