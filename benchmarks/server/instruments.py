@@ -1,8 +1,9 @@
 """What tracing and latency metrics cost a server: requests per second and processor time per request of all its processes, 16 connections, a small request to a Python model.
 
 The model is in a worker process, the default; with `--thread` in a thread of the server, where a request costs the least, and so what is added the most. One server for each
-variant, loaded in turn with one that has none of it, which goes first every other time. The aims: tracing each request to a file costs at most 10 % of the requests per
-second, histograms of latencies at most 2 %. `python -m benchmarks.server.instruments [ROUNDS] [SECONDS]`; `--metrics` or `--traces` for one of the two.
+variant, loaded in turn with one that has none of it, which goes first every other time. Two servers of the same options differ by up to a tenth for as long as they run, so all are
+started several times, and another one without anything says what is left of that. The aims: tracing each request to a file costs at most 10 % of the requests per
+second, histograms of latencies at most 2 %. `python -m benchmarks.server.instruments [STARTS] [ROUNDS] [SECONDS]`; `--metrics` or `--traces` for one of the two.
 """
 
 import contextlib
@@ -17,9 +18,12 @@ from benchmarks.requests import small
 from tests.reference.process import ServerProcess, naiad_program
 
 _CONNECTIONS = 16
+_USUAL = [6.0, 3.0, 1.0]
+"""Starts, rounds of each, seconds of a slice."""
 _IN_A_WORKER = "identity"
 _TRACE = ("--trace-config=triton,file={folder}/{name}.json", "--trace-config=level=TIMESTAMPS")
 
+_NOTHING: dict[str, tuple[str, ...]] = {"nothing": ()}
 _TRACES: dict[str, tuple[str, ...]] = {
     "traces, off": ("--trace-config=triton,file={folder}/{name}.json",),
     "traces, each 1000th request": (*_TRACE, "--trace-config=rate=1000"),
@@ -35,9 +39,9 @@ _METRICS: dict[str, tuple[str, ...]] = {
 
 
 def measure(
-    variants: dict[str, tuple[str, ...]], *, model: str, rounds: int, seconds: float
+    variants: dict[str, tuple[str, ...]], *, model: str, rounds: int, seconds: float, start: int
 ) -> dict[str, list[tuple[Measured, Measured]]]:
-    """Of each variant pairs of a server without it and one with it."""
+    """Of each variant pairs of a server without it and one with it, of one start of them."""
     found: dict[str, list[tuple[Measured, Measured]]] = {name: [] for name in variants}
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as servers:
         folder = pathlib.Path(name)
@@ -65,7 +69,7 @@ def measure(
                     pair[each] = loaded_by_wrk(each, request, _CONNECTIONS, seconds)
                 found[what].append((pair[plain], pair[server]))
                 print(
-                    f"round {turn + 1}  {what}  {pair[server].per_second:,.0f}/s  {pair[server].cpu_us:,.1f} µs",
+                    f"start {start}, round {turn + 1}  {what}  {pair[server].per_second:,.0f}/s  {pair[server].cpu_us:,.1f} µs",
                     flush=True,
                 )
     return found
@@ -92,13 +96,21 @@ def main() -> None:
     require_tools()
     numbers = [each for each in sys.argv[1:] if not each.startswith("--")]
     variants = {
+        **_NOTHING,
         **({} if "--metrics" in sys.argv else _TRACES),
         **({} if "--traces" in sys.argv else _METRICS),
     }
-    rounds = int(numbers[0]) if numbers else 8
-    seconds = float(numbers[1]) if len(numbers) > 1 else 1.0
+    given = [*map(float, numbers)]
+    starts, rounds, seconds = given + _USUAL[len(given) :]
     model = "threaded" if "--thread" in sys.argv else _IN_A_WORKER
-    print(table(measure(variants, model=model, rounds=rounds, seconds=seconds)))
+    found: dict[str, list[tuple[Measured, Measured]]] = {name: [] for name in variants}
+    for start in range(int(starts)):
+        of_one = measure(
+            variants, model=model, rounds=int(rounds), seconds=seconds, start=start + 1
+        )
+        for name, pairs in of_one.items():
+            found[name] += pairs
+    print(table(found))
 
 
 if __name__ == "__main__":
