@@ -1,7 +1,7 @@
 """Messages of worker processes into the server's types: outcomes, responses, and the tensors of calls between models.
 
 What the messages look like is said in `link/codec.py`. One copy out at most: small outputs are copied together, large ones stay where the worker put them and
-are sent from there.
+are sent from there, and an output that is an input of its request is sent from where that lies.
 """
 
 import math
@@ -27,7 +27,7 @@ from naiad.hosts.link.codec import EXECUTED, RESPONSE
 from naiad.hosts.link.layouts import Reader
 from naiad.tensors.memory import HOST, Memory
 from naiad.tensors.region_files import REGION
-from naiad.tensors.shared_slots import SHARED
+from naiad.tensors.shared_slots import PLACE_BYTES, SHARED, input_at, lease_of
 
 COPIED = 1 << 18
 """Outputs of a batch up to this many bytes are copied out; more stay where they are."""
@@ -39,13 +39,21 @@ _Resolved = tuple[str, datatypes.DataType, tuple[int, ...], tuple[int, ...], Mem
 """Name, datatype, shape as it was sent, shape as clients see it, and where it lies."""
 
 
-def tensors_of(base: Any, group: Any, lent: DeviceTensors | None = None) -> list[Tensor]:
-    """The tensors of a group that was read with `resolved`; `lent`: those on a device are of this worker.
+def tensors_of(
+    base: Any, group: Any, lent: DeviceTensors | None = None, inference: Inference | None = None
+) -> list[Tensor]:
+    """The tensors of a group that was read with `resolved`.
+
+    Args:
+        base: where they are.
+        group: the group.
+        lent: those on a device are of this worker.
+        inference: they are the outputs of it, some perhaps one of its inputs.
 
     Raises:
         ValueError: the bytes are not such tensors.
     """
-    return [_tensor(base, each, at, size, lent) for each, at, size in group[1]]
+    return [_tensor(base, each, at, size, lent, inference) for each, at, size in group[1]]
 
 
 def resolved(name: str, kind: str, shape: tuple[int, ...], memory: Memory) -> _Resolved:
@@ -63,13 +71,22 @@ def resolved(name: str, kind: str, shape: tuple[int, ...], memory: Memory) -> _R
     return name, datatypes.BY_NAME[kind], shape, shape, memory
 
 
-def _tensor(
-    base: Any, resolved: _Resolved, at: int, size: int, lent: DeviceTensors | None = None
+def _tensor(  # noqa: PLR0917 - of every output
+    base: Any,
+    resolved: _Resolved,
+    at: int,
+    size: int,
+    lent: DeviceTensors | None = None,
+    inference: Inference | None = None,
 ) -> Tensor:
     name, datatype, given, shown, memory = resolved
     if memory is not HOST:
         if memory == REGION:
             return PlacedTensor(name, datatype, shown, NO_VALUES)
+        if memory == SHARED and inference is not None:
+            size = math.prod(shown) * datatype.size
+            array = _input(inference, input_at(bytes(base[at : at + PLACE_BYTES])), size)
+            return Tensor(name, datatype, shown, np.ndarray(shown, datatype.dtype, array))
         if lent is None:
             raise ValueError(f"tensor '{name}' is on a device, of which nothing was asked for")
         packed_descriptor = bytes(base[at : at + size])
@@ -87,6 +104,20 @@ def _tensor(
     else:
         raise ValueError(f"no bytes for a tensor of shape {list(given)}")
     return Tensor(name, datatype, shown, array if shown is given else array.reshape(shown))
+
+
+def _input(inference: Inference, which: int, size: int) -> Any:
+    """The values of an input, in a file that the worker has as well: it may have changed them, and says that it returns them.
+
+    Raises:
+        ValueError: there is no such input with so many bytes.
+    """
+    inputs = inference.request.inputs
+    if which < len(inputs) and type(inputs[which]) is Tensor:
+        array = inputs[which].array
+        if array.nbytes == size and array.flags.c_contiguous and lease_of(array) is not None:
+            return array
+    raise ValueError(f"input {which} with {size} bytes as an output, which was not shared")
 
 
 def _require_places(outputs: list[Tensor], inference: Inference) -> list[Tensor]:
@@ -164,7 +195,7 @@ class ResponseReader:
                 responses.append(None)
                 continue
             request = inference.request
-            outputs = [_tensor(base, each, at, size, lent) for each, at, size in group[1]]
+            outputs = tensors_of(base, group, lent, inference)
             _require_places(outputs, inference)
             responses.append(
                 InferResponse(request.model_name, version, request.id, outputs, NO_PARAMETERS)
@@ -220,7 +251,9 @@ class ResponseReader:
 
     def _resolve(self, name: str, kind: str, shape: tuple[int, ...], memory: Memory) -> _Resolved:
         shown = batches.client_shape(self._outputs[name], shape, batched=self._batched)
-        _, datatype, given, _, _ = resolved(name, kind, shape, HOST if memory == REGION else memory)
+        _, datatype, given, _, _ = resolved(
+            name, kind, shape, HOST if memory in (REGION, SHARED) else memory
+        )
         return name, datatype, given, shown, memory
 
     def _response(
@@ -241,7 +274,7 @@ class ResponseReader:
             request.id,
             NO_OUTPUTS
             if error is not None
-            else _require_places(tensors_of(base, group, lent), inference),
+            else _require_places(tensors_of(base, group, lent, inference), inference),
             parameters or NO_PARAMETERS,
             codec.error_of(error),
             final,

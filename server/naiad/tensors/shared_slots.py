@@ -24,7 +24,7 @@ SLOTS = 16
 """Files of a link: two batches of eight requests. Further ones are copied."""
 
 SHARED = Memory("shared", 0)
-"""In place of a tensor's values: where they are in the file of a slot, or in the client's shared memory object of a number (`region_files`)."""
+"""In place of an input's values: where they are in the file of a slot, or in the client's shared memory object of a number (`region_files`). Of an output's: which input of its request it is."""
 
 SHARED_FROM = 1 << 16
 """Bytes of the smallest tensor that is not copied."""
@@ -34,6 +34,13 @@ ALIGNED = 64
 
 _PLACE = struct.Struct("<QQ")
 PLACE_BYTES = _PLACE.size
+
+
+def input_at(place: bytes) -> int:
+    """Which input of its request an output is, of which a `Place` came."""
+    which, _ = _PLACE.unpack(place)
+    return int(which)
+
 
 ONCE = 1 << 8
 """Beside the slot: the file is not used again, and its slot is free after the batch."""
@@ -146,22 +153,23 @@ class ReceivedSlots:
         files: clients' shared memory objects.
         memory: for what is read from them.
         lost: what could not be read from them for this batch: the array in place of each, and what `ReceivedFiles.read` says.
+        arrays: the server's files, as uint8, by slot; None for one that is not here.
     """
 
-    __slots__ = ("_arrays", "_lost", "_once", "files", "lost", "memory")
+    __slots__ = ("_lost", "_once", "arrays", "files", "lost", "memory")
 
     def __init__(self) -> None:
         self.files = ReceivedFiles()
         self.memory = InputMemory()
         self.lost: list[tuple[Any, tuple[str, str]]] = []
-        self._arrays: list[Any] = []
+        self.arrays: list[Any] = []
         self._lost = 0
         self._once = 0
 
     def add(self, number: int, array: Any) -> None:
         """A file came, as uint8; None if it could not be received or mapped."""
         slot = number & (ONCE - 1)
-        arrays = self._arrays
+        arrays = self.arrays
         while len(arrays) <= slot:
             arrays.append(None)
         arrays[slot] = array
@@ -181,7 +189,7 @@ class ReceivedSlots:
         slot, offset = _PLACE.unpack(place)
         if slot & REGION_FILE:
             return self._read(slot, offset, shape, dtype)
-        base = self._arrays[slot] if slot < len(self._arrays) else None
+        base = self.arrays[slot] if slot < len(self.arrays) else None
         if base is None:
             raise LookupError(f"shared file {slot} is not there")
         return np.ndarray(shape, dtype, base, offset)
@@ -198,14 +206,14 @@ class ReceivedSlots:
     def drop_once(self) -> None:
         """The batch has ended: forget the files that are not used again."""
         if self._once:
-            for slot in range(len(self._arrays)):
+            for slot in range(len(self.arrays)):
                 if self._once >> slot & 1:
-                    self._arrays[slot] = None
+                    self.arrays[slot] = None
             self._once = 0
 
     def noted(self) -> int:
         """What `SentSlots.note` takes."""
-        arrays, count = self._arrays, sys.getrefcount
+        arrays, count = self.arrays, sys.getrefcount
         if not arrays:
             return 0
         held = self._lost << SLOTS
@@ -216,6 +224,6 @@ class ReceivedSlots:
 
     def clear(self) -> None:
         """The link is closed."""
-        self._arrays.clear()
+        self.arrays.clear()
         self.files.close()
         self.memory.clear()

@@ -17,6 +17,7 @@ from naiad.hosts.link.payload import Payload
 from naiad.hosts.worker import device, warmup
 from naiad.hosts.worker.in_progress import RequestsInProgress
 from naiad.hosts.worker.requests import ReceivedRequest, RequestReader
+from naiad.hosts.worker.returned_inputs import refer_to_inputs
 from naiad.tensors.region_files import Placed
 
 DEVICE_LOST = 70
@@ -166,6 +167,10 @@ class Runner:
                     _lend(response, request.on_device)
                 if request.places and not request.cancelled:
                     self._place(response, request.places)
+        files = self.link.shared_by_other.arrays
+        if files and not execution.rescheduled:
+            request = response = None  # type: ignore[assignment]  # references are counted
+            refer_to_inputs(requests, execution.responses, files)
         answer, payload = codec.write_outcome(execution)
         return answer, payload, errors
 

@@ -24,7 +24,7 @@ _ANY = 1
 class LowWaterMark:
     """The mark of one socket. It has no effect on a connection with TLS: how much is encrypted already, and was read, is not known."""
 
-    __slots__ = ("_came", "_loop", "_mark", "_timer", "_transport", "_usable")
+    __slots__ = ("_came", "_loop", "_mark", "_socket", "_timer", "_transport", "_usable")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport) -> None:
         self._loop = loop
@@ -32,6 +32,7 @@ class LowWaterMark:
         self._usable = transport.get_extra_info("ssl_object") is None
         self._mark = _ANY
         self._came = False
+        self._socket: socket.socket | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def wait_for(self, count: int) -> None:
@@ -64,6 +65,9 @@ class LowWaterMark:
         self._mark = mark
         if self._transport.is_closing():  # its descriptor may be another socket's
             return
-        sock = self._transport.get_extra_info("socket")
+        if (
+            self._socket is None
+        ):  # uvloop makes another object each time, and asks the system for its address
+            self._socket = self._transport.get_extra_info("socket")
         with contextlib.suppress(OSError):  # the client has gone
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, mark)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, mark)
