@@ -2,24 +2,12 @@
 
 import typing
 
-from naiad.errors import InferenceError, internal, unavailable, unsupported
+from naiad.errors import internal, unavailable, unsupported
 from naiad.logs import FORMATS
 from naiad.protocol.http.codec.json_document import parse
 from naiad.tracing.settings import Change, level, number
 
 _MAX_LEVEL = 2**64 - 1
-_EXAMPLES = {
-    "trace_level": '["TIMESTAMPS"]',
-    "trace_rate": '"1000"',
-    "trace_count": '"-1"',
-    "log_frequency": '"0"',
-    "log_info": "true",
-    "log_warning": "true",
-    "log_error": "true",
-    "log_verbose_level": "0",
-    "log_format": '"ISO8601"',
-}
-"""A value of each setting, for messages."""
 
 
 def trace_change(body: bytes) -> Change:
@@ -34,14 +22,14 @@ def trace_change(body: bytes) -> Change:
     change: dict[str, int | None] = {}
     if "trace_level" in given:
         names = given["trace_level"]
-        bits = None if names is None else level(_names("trace_level", names))
+        bits = None if names is None else level(_names(names))
         if names is None or bits is not None:
             change["level"] = bits
     for field in ("rate", "count", "log_frequency"):
         name = field if field == "log_frequency" else f"trace_{field}"
         if name in given:
             value = given[name]
-            change[field] = None if value is None else number(name, _text(name, value))
+            change[field] = None if value is None else number(name, _text(value))
     return change
 
 
@@ -58,15 +46,15 @@ def log_change(body: bytes) -> dict[str, bool | int | str]:
     for name in ("log_info", "log_warning", "log_error"):
         if name in given:
             if type(given[name]) is not bool:
-                raise _mistyped(name, "boolean")
+                raise internal("attempt to access JSON non-boolean as boolean")
             change[name] = given[name]
     if "log_verbose_level" in given:
         verbose = given["log_verbose_level"]
         if type(verbose) is not int or not 0 <= verbose <= _MAX_LEVEL:
-            raise _mistyped("log_verbose_level", "unsigned-integer")
+            raise internal("attempt to access JSON non-unsigned-integer as unsigned-integer")
         change["log_verbose_level"] = verbose
     if "log_format" in given:
-        line_format = _text("log_format", given["log_format"])
+        line_format = _text(given["log_format"])
         if line_format not in FORMATS:
             raise unavailable(f"invalid argument for --log_format, got: {line_format}")
         change["log_format"] = line_format
@@ -78,20 +66,13 @@ def _members(body: bytes) -> dict[str, typing.Any]:
     return root if type(root) is dict else {}
 
 
-def _text(name: str, value: typing.Any) -> str:
+def _text(value: typing.Any) -> str:
     if type(value) is not str:
-        raise _mistyped(name, "string")
+        raise internal("attempt to access JSON non-string as string")
     return value
 
 
-def _names(name: str, value: typing.Any) -> list[str]:
+def _names(value: typing.Any) -> list[str]:
     if type(value) is not list:
-        raise _mistyped(name, "array")
-    return [_text(name, each) for each in value]
-
-
-def _mistyped(name: str, expected: str) -> InferenceError:
-    """Triton's message, which does not say which setting it is about, and what to send."""
-    return internal(
-        f'attempt to access JSON non-{expected} as {expected}: send "{name}" as in {{"{name}": {_EXAMPLES[name]}}}'
-    )
+        raise internal("attempt to access JSON non-array as array")
+    return [_text(name) for name in value]

@@ -91,10 +91,10 @@ async def test_an_unknown_model_has_no_trace_setting(browse: Browse) -> None:
     ("change", "status", "message"),
     [
         ({"trace_file": None}, 501, TRACE_FILE),
-        ({"trace_level": "OFF"}, 500, 'attempt to access JSON non-array as array: send "trace_level" as in {"trace_level": ["TIMESTAMPS"]}'),
-        ({"trace_level": [1]}, 500, 'attempt to access JSON non-string as string: send "trace_level" as in {"trace_level": ["TIMESTAMPS"]}'),
+        ({"trace_level": "OFF"}, 500, "attempt to access JSON non-array as array"),
+        ({"trace_level": [1]}, 500, "attempt to access JSON non-string as string"),
         ({"trace_level": ["OFF", "TENSORS"]}, 400, "Expect only one trace level 'OFF' is specified"),
-        ({"trace_rate": 5}, 500, 'attempt to access JSON non-string as string: send "trace_rate" as in {"trace_rate": "1000"}'),
+        ({"trace_rate": 5}, 500, "attempt to access JSON non-string as string"),
         ({"trace_rate": "x"}, 400, "Unable to parse 'trace_rate', got: x"),
         ({"trace_count": "-2"}, 400, "Unable to parse 'trace_count'. Expecting value >= -1, got:-2"),
         ({"trace_level": ["TENSORS"], "trace_rate": "0"}, 400, "Attempting to set invalid trace setting :sample rate must be non-zero"),
@@ -112,10 +112,10 @@ async def test_trace_settings_that_are_refused(
     ("change", "status", "message"),
     [
         ({"log_file": "x"}, 501, LOG_FILE),
-        ({"log_info": 1}, 500, 'attempt to access JSON non-boolean as boolean: send "log_info" as in {"log_info": true}'),
-        ({"log_verbose_level": -1}, 500, 'attempt to access JSON non-unsigned-integer as unsigned-integer: send "log_verbose_level" as in {"log_verbose_level": 0}'),
-        ({"log_verbose_level": True}, 500, 'attempt to access JSON non-unsigned-integer as unsigned-integer: send "log_verbose_level" as in {"log_verbose_level": 0}'),
-        ({"log_format": 1}, 500, 'attempt to access JSON non-string as string: send "log_format" as in {"log_format": "ISO8601"}'),
+        ({"log_info": 1}, 500, "attempt to access JSON non-boolean as boolean"),
+        ({"log_verbose_level": -1}, 500, "attempt to access JSON non-unsigned-integer as unsigned-integer"),
+        ({"log_verbose_level": True}, 500, "attempt to access JSON non-unsigned-integer as unsigned-integer"),
+        ({"log_format": 1}, 500, "attempt to access JSON non-string as string"),
         ({"log_error": False, "log_format": "json"}, 503, "invalid argument for --log_format, got: json"),
     ],
 )  # fmt: skip
