@@ -6,16 +6,22 @@ import os
 import pathlib
 import stat
 
+_EMPTY = b"[]"
+
 
 def cut_off(path: str, *, inode: int, end: int) -> None:
     """End an array where it was whole, after a process that wrote it has ended in the middle; not a file that has its path since. Raises OSError."""
     with io.FileIO(path, "r+") as file:
         if os.fstat(file.fileno()).st_ino != inode or file.seek(0, io.SEEK_END) <= end:
             return
-        file.truncate(end)
-        if end:
-            file.seek(end)
-            file.write(b"]")
+        _end(file, end)
+
+
+def _end(file: io.FileIO, end: int) -> None:
+    """End an array at a place, where there was one; else it is an empty one. Raises OSError."""
+    file.truncate(end)
+    file.seek(end)
+    file.write(b"]" if end else _EMPTY)
 
 
 class JsonArray:
@@ -24,7 +30,7 @@ class JsonArray:
     Attributes:
         is_regular: whether it is a file on a disk.
         inode: its number in the file system.
-        end: where the bracket is that ends the array; 0: it has not begun.
+        end: where the bracket is that ends the array; 0: it is empty, or has not begun.
     """
 
     def __init__(self, path: str, *, goes_on: bool = False) -> None:
@@ -41,6 +47,8 @@ class JsonArray:
         size = self._file.seek(0, io.SEEK_END)
         if not size or not self._file.readable():
             return size
+        if size == len(_EMPTY):
+            return 0
         self._file.seek(size - 1)
         # There was no room for the bracket, either, when a write failed.
         return size - (self._file.read(1) == b"]")
@@ -56,7 +64,7 @@ class JsonArray:
         return os.path.samestat(here, there) and not is_cut
 
     def append(self, records: bytes) -> None:
-        """Write further records; after an error the file has those from before."""
+        """Write further records; after an error the file has those from before, or is an empty array if there is room for one."""
         if records:
             self.append_framed(memoryview(bytearray(b",%b]" % records)))
 
@@ -74,10 +82,7 @@ class JsonArray:
         except OSError:
             if self._seeks:
                 with contextlib.suppress(OSError):  # the first error says what is wrong
-                    self._file.truncate(self.end)
-                    if self.end:
-                        self._file.seek(self.end)
-                        self._file.write(b"]")
+                    _end(self._file, self.end)
             raise
         self.end += size - 1
 

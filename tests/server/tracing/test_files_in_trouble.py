@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import pathlib
+import resource
 import shutil
 import threading
 import typing
@@ -120,6 +121,27 @@ async def test_a_file_whose_last_bracket_found_no_room_goes_on_as_valid_json(
     array.append(b'{"id":2}')
     array.close()
     assert world.written() == [{"id": 1}, {"id": 2}]
+
+
+def test_a_first_write_without_room_leaves_an_empty_array_that_goes_on(
+    tmp_path: pathlib.Path,
+) -> None:
+    file = tmp_path / "trace.json"
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, limits[1]))
+    try:
+        array = JsonArray(str(file))
+        with pytest.raises(OSError, match="File too large"):
+            array.append(b"1" * 2_000)
+        array.close()
+        assert json.loads(file.read_text()) == []
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    array = JsonArray(str(file), goes_on=True)
+    array.append(b"1,2")
+    array.append(b"3")
+    array.close()
+    assert json.loads(file.read_text()) == [1, 2, 3]
 
 
 async def test_a_file_that_takes_nothing_until_the_end_is_named_and_does_not_hold_the_stop(
