@@ -1,7 +1,7 @@
 """What tracing and latency metrics cost a server: requests per second and processor time per request of all its processes, 16 connections, a small request to a Python model.
 
 The model is in a worker process, the default; with `--thread` in a thread of the server, where a request costs the least, and so what is added the most. One server for each
-variant, loaded in turn with one that has none of it, which goes first every other time. Two servers of the same options differ by up to a tenth for as long as they run, so all are
+variant and one that has none of it, loaded in turn, in reversed order after every other start. Two servers of the same options differ by up to a tenth for as long as they run, so all are
 started several times, and another one without anything says what is left of that. The aims: tracing each request to a file costs at most 10 % of the requests per
 second, histograms of latencies at most 2 %. `python -m benchmarks.server.instruments [STARTS] [ROUNDS] [SECONDS]`; `--metrics` or `--traces` for one of the two.
 """
@@ -42,7 +42,7 @@ def measure(
     variants: dict[str, tuple[str, ...]], *, model: str, rounds: int, seconds: float, start: int
 ) -> dict[str, list[tuple[Measured, Measured]]]:
     """Of each variant pairs of a server without it and one with it, of one start of them."""
-    found: dict[str, list[tuple[Measured, Measured]]] = {name: [] for name in variants}
+    found = {name: list[tuple[Measured, Measured]]() for name in variants}
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as servers:
         folder = pathlib.Path(name)
         (folder / "models").mkdir()
@@ -61,15 +61,17 @@ def measure(
             what: started(number, options)
             for number, (what, options) in enumerate(variants.items(), 1)
         }
+        request = {each: small(model).json(each.http) for each in (plain, *others.values())}
+        # All rest equally long between two slices: a server that rests less than the others answers more, by a twentieth.
+        order = list(request) if start % 2 else list(reversed(request))
         for turn in range(rounds):
+            slices = {
+                each: loaded_by_wrk(each, request[each], _CONNECTIONS, seconds) for each in order
+            }
             for what, server in others.items():
-                pair = {}
-                for each in (plain, server) if turn % 2 == 0 else (server, plain):
-                    request = small(model).json(each.http)
-                    pair[each] = loaded_by_wrk(each, request, _CONNECTIONS, seconds)
-                found[what].append((pair[plain], pair[server]))
+                found[what].append((slices[plain], slices[server]))
                 print(
-                    f"start {start}, round {turn + 1}  {what}  {pair[server].per_second:,.0f}/s  {pair[server].cpu_us:,.1f} µs",
+                    f"start {start}, round {turn + 1}  {what}  {slices[server].per_second:,.0f}/s  {slices[server].cpu_us:,.1f} µs",
                     flush=True,
                 )
     return found
