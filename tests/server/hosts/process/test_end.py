@@ -87,7 +87,7 @@ async def test_a_late_close_of_a_worker_that_is_being_restarted_leaves_none(host
     await until(lambda: hosted.restarts)
     await asyncio.wait_for(hosted.host.close_late("the time is over"), GIVE_UP_S)
     assert hosted.worker.pid == 0
-    assert set(ORPHAN_REAPER.groups()) <= others
+    await until(lambda: set(ORPHAN_REAPER.groups()) <= others)
 
 
 async def test_a_process_that_not_even_sigkill_ends_is_left_behind_and_reaped_when_it_does(
