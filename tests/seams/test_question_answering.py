@@ -17,7 +17,7 @@ from naiad_operator.api.parsing import service as services
 from naiad_operator.builders import build
 from tests.reference.process import Ports, ServerProcess, naiad_program
 from tests.support import manifests
-from tests.support.waiting import wait_until
+from tests.wire.http_program import running
 from tests.wire.plain_http import call
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -175,21 +175,10 @@ def transformer(
     assert set(here) <= set(words), words
     command = [here.get(word, word) for word in words]
     address = f"127.0.0.1:{port}"
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, cwd=image, stdout=output, stderr=subprocess.STDOUT)
-    try:
-
-        def answers() -> bool:
-            assert process.poll() is None, log.read_text()
-            with contextlib.suppress(OSError):
-                return call(address, "GET", "/")[0] > 0
-            return False
-
-        wait_until(answers, seconds=300, what="the transformer does not answer")
-        yield address
-    finally:
-        process.terminate()
-        process.wait(60)
+    with running(
+        command, address, folder=image, log=log, ready=lambda status: status > 0
+    ) as serving:
+        yield serving
 
 
 def image_of(folder: pathlib.Path, *files: pathlib.Path) -> pathlib.Path:

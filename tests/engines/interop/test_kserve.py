@@ -10,7 +10,6 @@ import http.client
 import json
 import os
 import pathlib
-import subprocess
 import typing
 
 import pytest
@@ -18,7 +17,7 @@ from ask_question import CONTEXT
 from make_question_answering import make_repository
 
 from tests.reference.process import Ports, ServerProcess, naiad_program
-from tests.support.waiting import wait_until
+from tests.wire.http_program import running
 from tests.wire.plain_http import call
 
 PYTHON = os.environ.get("KSERVE_PYTHON", "")
@@ -52,28 +51,6 @@ class TritonPythonModel:
 FAILS = DOUBLE.replace("values = pb", 'raise RuntimeError("out of order")\n        values = pb')
 
 
-@contextlib.contextmanager
-def running(
-    command: list[str], address: str, log: pathlib.Path, cwd: pathlib.Path
-) -> collections.abc.Iterator[str]:
-    """A program of KServe's until its port answers, and its address."""
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, cwd=cwd, stdout=output, stderr=subprocess.STDOUT)
-    try:
-
-        def answers() -> bool:
-            assert process.poll() is None, log.read_text()
-            with contextlib.suppress(OSError):
-                return call(address, "GET", "/")[0] == 200
-            return False
-
-        wait_until(answers, seconds=300, what="KServe's server does not answer")
-        yield address
-    finally:
-        process.terminate()
-        process.wait(60)
-
-
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> collections.abc.Iterator[ServerProcess]:
     root = tmp_path_factory.mktemp("kserve")
@@ -98,7 +75,7 @@ def kserve(tmp_path_factory: pytest.TempPathFactory) -> collections.abc.Iterator
     port = Ports.free().http
     command = [PYTHON, str(HERE / "kserve_server.py"), str(port)]
     log = tmp_path_factory.mktemp("log") / "kserve.log"
-    with running(command, f"127.0.0.1:{port}", log, HERE) as address:
+    with running(command, f"127.0.0.1:{port}", folder=HERE, log=log) as address:
         yield address
 
 
@@ -213,7 +190,7 @@ def test_a_transformer_calls_the_server(
         "vocabulary": str(tmp_path / "question_answering" / "1" / "vocab.txt"),
     }
     command = [PYTHON, "transformer.py", *(f"--{name}={value}" for name, value in options.items())]
-    with running(command, f"127.0.0.1:{port}", tmp_path / "log", EXAMPLE) as address:
+    with running(command, f"127.0.0.1:{port}", folder=EXAMPLE, log=tmp_path / "log") as address:
         rows = [
             {"context": CONTEXT, "question": question}
             for question in ("Who built the bridge?", "Who painted the bridge?")
