@@ -47,15 +47,13 @@ from naiad.protocol.transport.http2.incoming_data import IncomingData, refuse
 from naiad.protocol.transport.http2.open_block import OpenBlock
 from naiad.protocol.transport.http2.open_streams import DRAIN_PING, OpenStreams
 from naiad.protocol.transport.http2.sender import Sender
-from naiad.protocol.transport.http2.settings import INITIAL_WINDOW, STREAM_WINDOW
+from naiad.protocol.transport.http2.settings import INITIAL_TABLE, INITIAL_WINDOW, STREAM_WINDOW
 from naiad.protocol.transport.http2.streams import State, Step, Stream
 
 _HEADERS, _CONTINUATION = int(Kind.HEADERS), int(Kind.CONTINUATION)
 _CLOSED, _OPEN, _HALF_CLOSED = State.CLOSED, State.OPEN, State.HALF_CLOSED_REMOTE
 
 _READ_LONG = struct.Struct(">I").unpack_from
-_INITIAL_TABLE = 4_096
-"""SETTINGS_HEADER_TABLE_SIZE until ours is acknowledged (section 6.5.2)."""
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -90,7 +88,7 @@ class Http2Server:
     def __init__(self, blocks: BlockCache, limits: Limits) -> None:
         self._limits = limits
         self._blocks = blocks
-        self._decoder: hpack.Decoder | None = decoder(_INITIAL_TABLE)
+        self._decoder: hpack.Decoder | None = decoder(INITIAL_TABLE)
         self._floods = Floods()
         self._unread = b""
         self.began = False

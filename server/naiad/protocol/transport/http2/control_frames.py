@@ -93,6 +93,7 @@ class ControlFrames:
         values = settings.parse(payload)
         sender = self._sender
         sender.frame_limit = min(values.get(settings.MAX_FRAME_SIZE, sender.frame_limit), 1 << 20)
+        sender.limit_table(values.get(settings.HEADER_TABLE_SIZE, sender.table_bytes))
         drained: Events = ()
         if settings.INITIAL_WINDOW_SIZE in values:
             initial = values[settings.INITIAL_WINDOW_SIZE]

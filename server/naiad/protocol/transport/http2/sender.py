@@ -22,6 +22,9 @@ from naiad.protocol.transport.http2.streams import AFTER_END, State, Step, Strea
 
 Written = bytes | memoryview
 
+NO_TABLE = b"\x20"
+"""In front of a block: the dynamic table holds no bytes from now on (RFC 7541, section 6.3)."""
+
 TURN_BYTES = 2_097_152
 """Of long data, sent in one iteration of the loop."""
 
@@ -56,15 +59,19 @@ class Sender:
         held: the socket takes no more: data wait here, so that `unsent_bytes` counts them.
         turn: bytes of long data that may still be sent before `out` is taken the next time, so that many megabytes neither keep the loop nor wait in the socket's buffer.
         sent: headers, data or room for the client's data were sent; its reader sets it back.
+        table_bytes: the client's dynamic table may be as large as it believes: 4,096, and 0 once a block has said that nothing goes into it.
+        announces_table: the next block says that.
     """
 
     __slots__ = (
         "_waiting",
+        "announces_table",
         "frame_limit",
         "held",
         "initial_window",
         "out",
         "sent",
+        "table_bytes",
         "turn",
         "window",
     )
@@ -76,12 +83,18 @@ class Sender:
         self.frame_limit = MAX_FRAME_BYTES
         self.held = False
         self.sent = False
+        self.table_bytes = settings.INITIAL_TABLE
+        self.announces_table = False
         self.turn = TURN_BYTES
         self._waiting: dict[Stream, None] = {}
 
     def headers(self, stream: Stream, block: bytes, *, end_stream: bool = False) -> None:
         """Send a header block."""
         self.sent = True
+        if self.announces_table:
+            self.announces_table = False
+            self.table_bytes = 0
+            block = NO_TABLE + block
         self.out.append(
             header_frames(stream.id, block, end_stream=end_stream, limit=self.frame_limit)
         )
@@ -97,6 +110,7 @@ class Sender:
             or size > self.frame_limit
             or self._waiting
             or self.held
+            or self.announces_table
         ):
             self.headers(stream, around.headers)
             self.data(stream, prefix + data)
@@ -206,6 +220,10 @@ class Sender:
                     f"the window of stream {stream.id} overflows (section 6.9.1)",
                 )
         return self.pump() if self._waiting else []
+
+    def limit_table(self, table_bytes: int) -> None:
+        """The client sets the size of its dynamic table: one that is smaller than it was has to be acknowledged by the next block (RFC 7541, section 4.2)."""
+        self.announces_table = self.announces_table or table_bytes < self.table_bytes
 
     def resized(self, streams: dict[int, Stream], initial: int) -> list[Stream]:
         """The client sets the window of its streams (section 6.9.2); see `opened`."""

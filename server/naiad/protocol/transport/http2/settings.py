@@ -17,6 +17,9 @@ MAX_HEADER_LIST_SIZE = 0x6
 INITIAL_WINDOW = 65_535
 """Of streams and of connections, until it is set otherwise (section 6.9.2)."""
 
+INITIAL_TABLE = 4_096
+"""Bytes of a dynamic table, until it is set otherwise (section 6.5.2)."""
+
 STREAM_WINDOW = 262_144
 """Of the streams that clients open, as our SETTINGS say: a message of that length comes without our giving credit, and of a longer one its length is known in time."""
 

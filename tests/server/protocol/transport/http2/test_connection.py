@@ -3,6 +3,7 @@
 import struct
 import typing
 
+import hpack
 import pytest
 from hypothesis import given, strategies as st
 
@@ -185,6 +186,34 @@ def test_a_window_that_shrinks_below_zero_stops_the_data() -> None:
     assert not [kind for kind, *_ in client.got() if kind is Kind.DATA]
     client.send(frames.window_update(1, 1))
     assert [kind for kind, *_ in client.got()] == [Kind.DATA]
+
+
+def test_the_next_block_for_a_client_with_a_smaller_table_says_that_nothing_is_in_it() -> None:
+    """RFC 7541, section 4.2: a client ends the connection over a block that does not say it."""
+    client = Client()
+    decoder = hpack.Decoder()
+
+    def responded(stream: int) -> list[typing.Any]:
+        request = client.open(stream, ended=True)
+        client.server.streams.respond(request, AROUND, b"", b"x")
+        found = client.got()
+        return [decoder.decode(payload) for kind, _, _, payload in found if kind is Kind.HEADERS]
+
+    usual = [[(":status", "200")], [("grpc-status", "0")]]
+    assert responded(1) == usual
+    for stream, table_bytes in ((3, 65_536), (5, 1_000), (7, 0), (9, 4_096), (11, 100)):
+        client.send(frames.settings({settings.HEADER_TABLE_SIZE: table_bytes}))
+        client.got()
+        decoder.max_allowed_table_size = table_bytes
+        assert responded(stream) == usual
+    assert decoder.header_table_size == 0
+
+
+def test_white_space_around_a_value_is_part_of_it() -> None:
+    """As grpc takes the metadata of its own clients."""
+    client = Client()
+    (event,) = client.send(headers(1, block(*REQUEST, ("authorization", " Bearer a ")), ended=True))
+    assert event.headers.fields[-1] == (b"authorization", b" Bearer a ")
 
 
 def test_a_socket_that_takes_nothing_holds_data_back() -> None:
