@@ -1,4 +1,4 @@
-"""`naiad fetch URI --to FOLDER`: bring a model repository into a folder, each model whole or not at all; or into a cache folder of servers.
+"""`naiad fetch URI --to FOLDER`: bring a model repository into a folder, each model whole or not at all; or into a cache folder of servers; or any files.
 
 For init containers and scripts that have credentials which the server should not have. What is fetched is copied beside FOLDER first and takes its
 name at the end, so that a server never sees half a model, and a fetch that was killed is simply run again. What is there
@@ -26,13 +26,9 @@ from typing_extensions import override
 from naiad.errors import InferenceError, invalid
 from naiad.options.command_parser import CommandParser
 from naiad.repository.reading import contents
-from naiad.repository.reading.source import (
-    Holdings,
-    RemoteSource,
-    SharedCache,
-    Source,
-    open_source,
-)
+from naiad.repository.reading.files import open_files
+from naiad.repository.reading.source import Holdings, RemoteSource, Source, open_source
+from naiad.repository.reading.store_session import SharedCache
 from naiad.repository.stores.cache import OPTION as CACHE_OPTION
 
 DONE, FAILED, USAGE = 0, 1, 2
@@ -59,17 +55,8 @@ def main(arguments: collections.abc.Sequence[str]) -> int:
         options = parser().parse_args(arguments)
     except SystemExit as exit_:  # argparse has said why, or shown its help
         return USAGE if exit_.code else DONE
-    empty = [one for one in (options.to, options.repository_cache_directory) if one == ""]
-    if not options.uri or empty:
-        sys.stderr.write(
-            "naiad fetch: URI, --to or --repository-cache-directory is empty; is a variable of yours not set?\n"
-        )
-        return USAGE
-    if options.to is None and options.repository_cache_directory is None:
-        sys.stderr.write("naiad fetch: write --to=FOLDER, or --repository-cache-directory=FOLDER\n")
-        return USAGE
-    if options.to is not None and options.every is not None:
-        sys.stderr.write("naiad fetch: --every is for a cache alone: leave --to out\n")
+    if message := _misused(options):
+        sys.stderr.write(f"naiad fetch: {message}\n")
         return USAGE
     # The first process of a container has no default for SIGTERM: without a handler a pod would wait for its whole grace period.
     signal.signal(signal.SIGTERM, _terminated)
@@ -83,6 +70,20 @@ def main(arguments: collections.abc.Sequence[str]) -> int:
     return status
 
 
+def _misused(options: argparse.Namespace) -> str:
+    """What is wrong with the options together; "" for nothing."""
+    folder, directory = options.to, options.repository_cache_directory
+    if not options.uri or "" in (folder, directory):
+        return "URI, --to or --repository-cache-directory is empty; is a variable of yours not set?"
+    if folder is None and directory is None:
+        return "write --to=FOLDER, or --repository-cache-directory=FOLDER"
+    if folder is None and options.files:
+        return "--files needs a folder for the files: write --to=FOLDER"
+    if folder is not None and options.every is not None:
+        return "--every is for a cache alone: leave --to out"
+    return ""
+
+
 def _run(options: argparse.Namespace) -> int:
     """One fetch."""
     folder, directory = options.to, options.repository_cache_directory
@@ -94,7 +95,8 @@ def _run(options: argparse.Namespace) -> int:
     try:
         with _reports():
             if folder is not None:
-                summary, failed = fetch(options.uri, pathlib.Path(folder), cache)
+                target = pathlib.Path(folder)
+                summary, failed = fetch(options.uri, target, cache, files=options.files)
             else:
                 assert cache is not None, "one of both is there"
                 summary, failed = fill(options.uri, cache)
@@ -126,6 +128,11 @@ def parser() -> argparse.ArgumentParser:
         "--to",
         metavar="FOLDER",
         help="where to; it must not exist yet, be empty, or come from an earlier fetch",
+    )
+    made.add_argument(
+        "--files",
+        action="store_true",
+        help="bring all files of a folder, or one file, as they are; URI need not be a model repository",
     )
     made.add_argument(
         CACHE_OPTION,
@@ -184,7 +191,7 @@ def _terminated(number: int, frame: types.FrameType | None) -> typing.NoReturn:
 
 
 def fetch(
-    uri: str, folder: pathlib.Path, cache: SharedCache | None = None
+    uri: str, folder: pathlib.Path, cache: SharedCache | None = None, *, files: bool = False
 ) -> tuple[str, list[str]]:
     """Copy a repository into a folder.
 
@@ -192,6 +199,7 @@ def fetch(
         uri: the repository.
         folder: where to.
         cache: a folder of objects that servers use as well.
+        files: copy what is there as it is; it need not be a repository.
 
     Returns:
         What was done, for people, and why models could not be copied.
@@ -201,7 +209,8 @@ def fetch(
         OSError: the folder cannot be written.
     """
     folder = folder.absolute()
-    source = open_source(uri, objects=_beside(folder, "objects"), shared=cache)
+    opened = open_files if files else open_source
+    source = opened(uri, objects=_beside(folder, "objects"), shared=cache)
     with contextlib.closing(source):
         source.check_target(folder)
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -257,8 +266,8 @@ def _fetch(source: Source, folder: pathlib.Path) -> tuple[str, list[str]]:
 
 def _summary(holdings: Holdings, made: pathlib.Path, folder: pathlib.Path) -> str:
     files = sum(not entry.is_folder for entry in contents.contents(made))
-    models = _counted(holdings.models, "model")
-    return f"{models}, {_counted(files, 'file')}, {_amount(holdings.size)}, in {folder}"
+    models = f"{_counted(holdings.models, 'model')}, " if holdings.models else ""
+    return f"{models}{_counted(files, 'file')}, {_amount(holdings.size)}, in {folder}"
 
 
 @contextlib.contextmanager
@@ -348,7 +357,7 @@ class Progress:
     """Reports the progress of a copy, a line now and then.
 
     Args:
-        models: how many there are.
+        models: how many there are; 0 for files that are none.
         size: bytes of them all.
         clock: seconds.
         say: where the line goes.
@@ -376,9 +385,8 @@ class Progress:
         if now - self._reported >= _EVERY_S:
             self._reported = now
             done = 100 * self._copied // max(self._size, 1)
-            self._say(
-                f"{_amount(self._copied)} of {_amount(self._size)} in {_counted(self._models, 'model')} ({done} %)"
-            )
+            models = f" in {_counted(self._models, 'model')}" if self._models else ""
+            self._say(f"{_amount(self._copied)} of {_amount(self._size)}{models} ({done} %)")
 
 
 def _say(line: str) -> None:

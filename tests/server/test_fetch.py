@@ -53,6 +53,35 @@ def run(
     return status, output.out, output.err
 
 
+def test_files_come_as_they_are(
+    tmp_path: pathlib.Path, folder: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = tmp_path / "given"
+    (given / "1").mkdir(parents=True)
+    (given / "vocab.txt").write_text("words")
+    (given / "1" / "model.json").write_text("{}")
+    assert fetch.main([str(given), "--to", str(folder)]) == 1
+    assert "this is the folder of one model" in capsys.readouterr().err
+    assert fetch.main([str(given), "--files", "--to", str(folder)]) == 0
+    assert capsys.readouterr().out == f"naiad fetch: 2 files, 7 B, in {folder}\n"
+    assert tree(folder) == tree(given)
+    assert fetch.main([str(given), "--files", "--to", str(folder)]) == 0
+    assert capsys.readouterr().out.endswith(": there already\n")
+
+
+def test_files_need_a_folder_that_is_not_theirs(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cases = (
+        ((str(tmp_path), "--to", str(tmp_path / "inside")), 1, "overlap; give another one"),
+        ((str(tmp_path / "absent"), "--to", str(tmp_path / "b")), 1, "this is not a folder"),
+        ((str(tmp_path), "--repository-cache-directory", str(tmp_path / "c")), 2, "--files needs a folder"),
+    )  # fmt: skip
+    for arguments, status, message in cases:
+        assert fetch.main([*arguments, "--files"]) == status
+        assert message in capsys.readouterr().err
+
+
 def beside(folder: pathlib.Path) -> list[str]:
     return sorted(p.name for p in folder.parent.iterdir() if p.name.startswith(f".{folder.name}."))
 

@@ -125,3 +125,30 @@ def test_what_cannot_be_read_is_one_sentence(
         assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".f")] == [
             ".fetched.lock"
         ]
+
+
+def test_files_come_as_they_are_and_one_object_by_its_own_address(
+    bucket: Bucket, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bucket.put("vocab.txt", b"words")
+    bucket.put("1/tokenizer.json", b"{}")
+    whole, one, cache = (tmp_path / name for name in ("whole", "one", "cache"))
+
+    def fetched(address: str, folder: pathlib.Path, *options: str) -> tuple[int, str]:
+        status = fetch.main([address, "--files", "--to", str(folder), *options])
+        said = capsys.readouterr()
+        return status, said.out + said.err
+
+    said = f"naiad fetch: 2 files, 7 B, in {whole}"
+    assert fetched(bucket.address, whole) == (0, f"{said}\n")
+    assert fetched(bucket.address, whole) == (0, f"{said}: there already\n")
+    assert (whole / "vocab.txt").read_bytes() == b"words"
+    assert (whole / "1" / "tokenizer.json").read_bytes() == b"{}"
+    assert beside(whole) == [".whole.lock"]
+    options = ("--repository-cache-directory", str(cache))
+    for _ in range(2):
+        assert fetched(f"{bucket.address}/vocab.txt", one, *options)[0] == 0
+    assert [path.name for path in one.iterdir() if path.suffix == ".txt"] == ["vocab.txt"]
+    status, said = fetched(f"{bucket.address}/absent", tmp_path / "absent")
+    assert status == 1
+    assert "/absent: there is no file; check the bucket and the path" in said

@@ -9,7 +9,7 @@ from naiad.core.clock import ManualClock
 from naiad.errors import ErrorCode, InferenceError
 from naiad.repository.stores import object_store
 from naiad.repository.stores.cache import Lease
-from naiad.repository.stores.object_store import fingerprint, layout
+from naiad.repository.stores.layout import fingerprint, layout
 from naiad.repository.stores.objects import StoredObject
 from tests.stores.fakes import FakeClient, make_store
 

@@ -11,18 +11,13 @@ import typing
 
 import msgspec
 
-from naiad.core.clock import SystemClock
 from naiad.errors import InferenceError, invalid
 from naiad.repository.reading import contents
 from naiad.repository.reading.contents import Advance
+from naiad.repository.reading.store_session import SharedCache, StoreSession
 from naiad.repository.store import Checkout, LocalStore, local_root
 from naiad.repository.stores import address
-from naiad.repository.stores.cache import LISTINGS, Cache, Lease
-from naiad.repository.stores.clients import connect
-from naiad.repository.stores.clients.snapshots import Folders
-from naiad.repository.stores.download import Downloader
 from naiad.repository.stores.object_store import ObjectStore
-from naiad.repository.stores.objects import ObjectClient
 
 _MODELS_AT_A_TIME = 4
 
@@ -85,18 +80,6 @@ class Source(typing.Protocol):
         ...
 
 
-class SharedCache(msgspec.Struct, frozen=True):
-    """A cache folder that servers and other fetches use as well.
-
-    Attributes:
-        folder: as `--repository-cache-directory` takes it.
-        limit: its largest size in bytes; 0: no limit.
-    """
-
-    folder: pathlib.Path
-    limit: int = 0
-
-
 def open_source(
     location: str, *, objects: pathlib.Path, shared: SharedCache | None = None
 ) -> Source:
@@ -116,6 +99,19 @@ def open_source(
     return RemoteSource(address.parse(location), objects, shared)
 
 
+def check_apart(folder: pathlib.Path, location: str) -> None:
+    """Check that the folder of a copy and what is copied are not in each other.
+
+    Raises:
+        InferenceError: they are.
+    """
+    inside, around = folder.resolve(), pathlib.Path(location).resolve()
+    if inside.is_relative_to(around) or around.is_relative_to(inside):
+        raise invalid(
+            f"--to={folder}: this folder and the repository {location} overlap; give another one"
+        )
+
+
 class LocalSource:
     """A folder of this machine; implements `Source`."""
 
@@ -126,11 +122,7 @@ class LocalSource:
     def check_target(self, folder: pathlib.Path) -> None:
         """See `Source`."""
         LocalStore(self.location, option="").names()
-        inside, around = folder.resolve(), pathlib.Path(self.location).resolve()
-        if inside.is_relative_to(around) or around.is_relative_to(inside):
-            raise invalid(
-                f"--to={folder}: this folder and the repository {self.location} overlap; give another one"
-            )
+        check_apart(folder, self.location)
 
     def holdings(self) -> Holdings:
         """See `Source`."""
@@ -161,11 +153,7 @@ class RemoteSource:
     ) -> None:
         self.location = str(place)
         self._place = place
-        self._shared = shared
-        self._objects = objects if shared is None else shared.folder
-        self._downloader = Downloader()
-        self._lease: Lease | None = None
-        self._client: ObjectClient | None = None
+        self._session = StoreSession(objects, shared)
         self._store: ObjectStore | None = None
         self._names: list[str] = []
 
@@ -197,7 +185,7 @@ class RemoteSource:
         """See `Source`."""
 
         def take(name: str, checkout: Checkout) -> None:
-            if self._shared is None:
+            if not self._session.is_shared:
                 checkout.folder.rename(target / name)
                 return
             # Files of its own: those of the cache count as in use as long as there is a link to them.
@@ -206,8 +194,7 @@ class RemoteSource:
             checkout.release()
 
         self._check_out(take, advance)
-        if self._shared is None:
-            shutil.rmtree(self._objects / "objects")
+        self._session.forget_objects()
 
     def fill(self, advance: Advance) -> None:
         """Download every model into the shared cache.
@@ -244,33 +231,17 @@ class RemoteSource:
 
     def close(self) -> None:
         """See `Source`."""
-        self._downloader.close()
-        if self._client is not None:
-            self._client.close()
-        if self._lease is not None:
-            self._lease.close()
-            if self._shared is not None:
-                return
-            objects = self._objects / "objects"
-            if not objects.is_dir() or not any(objects.iterdir()):
-                shutil.rmtree(self._objects, ignore_errors=True)
+        self._session.close()
 
     def _opened(self) -> ObjectStore:
         if self._store is None:
-            clock = SystemClock()
-            self._lease = Lease(self._objects)
-            limit = self._shared.limit if self._shared is not None else 0
-            cache = Cache(self._objects, limit=limit, is_temporary=False, clock=clock)
-            cache.clean()
-            self._client = connect(
-                self._place, Folders(self._lease.folder, self._objects / LISTINGS)
-            )
+            session = self._session
             self._store = ObjectStore(
                 self._place,
-                self._client,
-                cache,
-                self._lease.folder,
-                downloader=self._downloader,
-                clock=clock,
+                session.client(self._place),
+                session.cache(),
+                session.lease(),
+                downloader=session.downloader,
+                clock=session.clock,
             )
         return self._store

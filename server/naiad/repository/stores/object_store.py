@@ -6,12 +6,7 @@ the same listing of names, the whole repository is listed once, which serves all
 
 import collections
 import collections.abc
-import concurrent.futures
-import contextlib
-import errno
 import functools
-import hashlib
-import itertools
 import pathlib
 import shutil
 import threading
@@ -19,42 +14,30 @@ import threading
 import msgspec
 
 from naiad.core.clock import Clock
-from naiad.core.processes.inherited import be_free
-from naiad.errors import InferenceError, invalid, unavailable
-from naiad.repository.polling.fingerprint import File, Fingerprint
+from naiad.errors import InferenceError, invalid
+from naiad.repository.polling.fingerprint import Fingerprint
 from naiad.repository.store import Checkout, OnBytes, check_name, no_bytes
 from naiad.repository.stores import level
 from naiad.repository.stores.address import DOWNLOADED_WHOLE, Address
-from naiad.repository.stores.cache import OPTION, Cache
-from naiad.repository.stores.download import Advance, Downloader, Progress
+from naiad.repository.stores.cache import Cache
+from naiad.repository.stores.download import Downloader
+from naiad.repository.stores.filler import Filler
+from naiad.repository.stores.layout import Layout, fingerprint, layout
+from naiad.repository.stores.lister import Lister, TooManyError
 from naiad.repository.stores.objects import ChangedError, Folder, ObjectClient, StoredObject
 
 MAX_MODEL_OBJECTS = 100_000
 MAX_REPOSITORY_OBJECTS = 500_000
 """Bounds of a listing, of one model and of all: 100 requests, and 500."""
 
-LISTING_SECONDS = 25
-"""Limit of a listing; below the time that the server waits for one."""
-
-_OBJECT_THREADS = 16
-_FILES_PER_ENTRY = 100
-"""Objects of an entry whose versions go to the server one by one, so that it can say what has changed."""
-
-_ATTEMPTS = 3
 _CHANGES = 3
 """Listings of a model until no object changes while it is downloaded."""
-
-_MAX_SEGMENT = 255
 
 _LOOKED_AT = 3
 """Folders with a number for a name that are listed to see whether they are versions."""
 
 Objects = tuple[StoredObject, ...]
 Names = collections.abc.Collection[str]
-
-
-class _TooManyError(Exception):
-    """A listing is longer than its bound."""
 
 
 class _Listings:
@@ -97,24 +80,16 @@ class ObjectStore:
         clock: Clock,
     ) -> None:
         self.location = str(address)
-        self._place = str(msgspec.structs.replace(address, prefix=""))
         self._address = address
-        self._client = client
-        self._cache = cache
-        self._lease = lease
-        self._downloader = downloader
-        self._clock = clock
+        self._lister = Lister(self.location, client, clock)
+        self._filler = Filler(address, client, cache, lease, downloader=downloader)
         self._listings = _Listings()
-        self._numbers = itertools.count(1)
-        self._threads = concurrent.futures.ThreadPoolExecutor(
-            _OBJECT_THREADS, "object", initializer=be_free
-        )
 
     def names(self) -> list[str]:
         """The folders directly in the repository, except hidden ones; objects beside them are ignored."""
         try:
             files, names = self._listed("")
-        except _TooManyError:
+        except TooManyError:
             raise invalid(
                 f"{self.location}: there are more than {MAX_REPOSITORY_OBJECTS:,} folders and objects: is this a model repository?"
             ) from None
@@ -135,9 +110,9 @@ class ObjectStore:
         check_name(name)
         for attempt in range(_CHANGES):
             paths = self.layout(name)
-            folder = self._new_folder() / name
+            folder = self._filler.new_folder() / name
             try:
-                self._fill(folder, paths, on_bytes)
+                self._filler.fill(folder, paths, on_bytes)
             except ChangedError:
                 _remove(folder.parent)
                 if attempt == _CHANGES - 1:
@@ -148,13 +123,13 @@ class ObjectStore:
             except BaseException as error:
                 _remove(folder.parent)
                 if isinstance(error, OSError):
-                    raise self._unwritable(error) from None
+                    raise self._filler.unwritable(error) from None
                 raise
             else:
                 return Checkout(folder, functools.partial(_remove, folder.parent))
         raise AssertionError("the last attempt returns or raises")
 
-    def layout(self, name: str) -> "Layout":
+    def layout(self, name: str) -> Layout:
         """The files and folders of a model; nothing is downloaded.
 
         Raises:
@@ -171,7 +146,7 @@ class ObjectStore:
     def _listed(self, below: str) -> tuple[list[str], set[str]]:
         """The names of the objects and of the folders directly in a folder."""
         files, folders = list[str](), set[str]()
-        for entry in self._list(below, recursive=False, most=MAX_REPOSITORY_OBJECTS):
+        for entry in self._lister.entries(below, recursive=False, most=MAX_REPOSITORY_OBJECTS):
             if isinstance(entry, Folder):
                 folders.add(entry.name)
             else:
@@ -205,18 +180,6 @@ class ObjectStore:
     def _is_downloaded_whole(self) -> bool:
         return self._address.scheme in DOWNLOADED_WHOLE
 
-    def _new_folder(self) -> pathlib.Path:
-        """A folder in the lease, which other stores and processes before this one use too."""
-        try:
-            self._lease.mkdir(parents=True, exist_ok=True)
-            while True:
-                folder = self._lease / str(next(self._numbers))
-                with contextlib.suppress(FileExistsError):
-                    folder.mkdir()
-                    return folder
-        except OSError as error:
-            raise self._unwritable(error) from None
-
     def _objects(self, name: str) -> Objects | None:
         """The model's objects as listed since the last listing of names; None if there are too many."""
         listings = self._listings
@@ -230,173 +193,23 @@ class ObjectStore:
 
     def _list_model(self, name: str) -> Objects | None:
         try:
-            entries = self._list(name, recursive=True, most=MAX_MODEL_OBJECTS)
+            entries = self._lister.entries(name, recursive=True, most=MAX_MODEL_OBJECTS)
             return tuple(entry for entry in entries if isinstance(entry, StoredObject))
-        except _TooManyError:
+        except TooManyError:
             return None
 
     def _list_all(self, listings: _Listings) -> None:
         by_model = collections.defaultdict[str, list[StoredObject]](list)
         try:
-            for entry in self._list("", recursive=True, most=MAX_REPOSITORY_OBJECTS):
+            for entry in self._lister.entries("", recursive=True, most=MAX_REPOSITORY_OBJECTS):
                 if isinstance(entry, StoredObject) and "/" in entry.key:
                     by_model[entry.key.partition("/")[0]].append(entry)
-        except (_TooManyError, InferenceError):
+        except (TooManyError, InferenceError):
             listings.is_single = True
             return
         for name, objects in by_model.items():
             listings.models[name] = tuple(objects) if len(objects) <= MAX_MODEL_OBJECTS else None
         listings.is_complete = True
-
-    def _list(
-        self, below: str, *, recursive: bool, most: int
-    ) -> collections.abc.Iterator[StoredObject | Folder]:
-        end = 0
-        for count, entry in enumerate(self._client.listing(below, recursive=recursive)):
-            if not end:  # an archive was downloaded before its first entry
-                end = self._clock.monotonic_ns() + LISTING_SECONDS * 10**9
-            if count >= most:
-                raise _TooManyError
-            if self._clock.monotonic_ns() > end:
-                raise unavailable(
-                    f"{self.location}: the listing takes longer than {LISTING_SECONDS} s ({count:,} objects until now); check the connection to the "
-                    "store, or give a folder with fewer objects"
-                )
-            yield entry
-
-    def _fill(self, folder: pathlib.Path, objects: "Layout", on_bytes: OnBytes) -> None:
-        folder.mkdir()
-        for path in objects.folders:
-            (folder / path).mkdir(parents=True, exist_ok=True)
-        missing = {
-            folder / path: stored
-            for path, stored in objects.files.items()
-            if not self._cache.link(self._identity(stored), stored, folder / path)
-        }
-        if not missing:
-            return
-        self._cache.trim()
-        size = sum(stored.size for stored in missing.values())
-        with self._cache.reserved(size, self._lease) as reservation:
-            progress = Progress(size, on_bytes)
-
-            def advance(count: int) -> None:
-                reservation.spend(count)
-                progress.advance(count)
-
-            work = [
-                self._threads.submit(self._obtain, stored, path, advance)
-                for path, stored in missing.items()
-            ]
-            try:
-                for future in concurrent.futures.as_completed(work):
-                    future.result()
-            finally:
-                for future in work:
-                    future.cancel()
-                concurrent.futures.wait(work)
-
-    def _obtain(self, stored: StoredObject, target: pathlib.Path, advance: Advance) -> None:
-        """Link one object, after a download unless another process has done that meanwhile."""
-        identity = self._identity(stored)
-        for _ in range(_ATTEMPTS):
-            with self._cache.part(identity, stored) as file:
-                if file is not None:
-                    self._downloader.download(self._client, stored, file, advance)
-            if self._cache.link(identity, stored, target):
-                return
-        raise unavailable(
-            f"{self.location}/{stored.key}: other processes keep removing it from the cache folder; check what writes there"
-        )
-
-    def _identity(self, stored: StoredObject) -> str:
-        return f"{self._place}/{self._address.key(stored.key)}"
-
-    def _unwritable(self, error: OSError) -> InferenceError:
-        root = self._lease.parent.parent
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return unavailable(
-                f"the disk of the cache folder {root} is full: free space on it, or give another folder with {OPTION}"
-            )
-        return unavailable(
-            f"the cache folder {root} cannot be written ({error}): check its permissions, and what else changes it"
-        )
-
-
-class Layout(msgspec.Struct, frozen=True):
-    """What a model consists of as a folder.
-
-    Attributes:
-        folders: every folder in it.
-        files: the object of each file, by its path.
-    """
-
-    folders: frozenset[str]
-    files: dict[str, StoredObject]
-
-
-def layout(name: str, objects: collections.abc.Iterable[StoredObject]) -> Layout:
-    """The files and folders of a model.
-
-    Raises:
-        InferenceError: INVALID_ARG: a key is not the path of a file in the model's folder.
-    """
-    folders, files = set[str](), dict[str, StoredObject]()
-    for stored in objects:
-        path = stored.key.removeprefix(f"{name}/")
-        is_folder = path.endswith("/") and not stored.size
-        segments = path.removesuffix("/").split("/") if is_folder else path.split("/")
-        if path:
-            for segment in segments:
-                _check_segment(segment, stored.key)
-            above = segments if is_folder else segments[:-1]
-            folders.update("/".join(above[:count]) for count in range(1, len(above) + 1))
-            if not is_folder:
-                files[path] = stored
-    for path in files:
-        if path in folders:
-            raise invalid(
-                f"the object {name + '/' + path!r} is a file, and other objects are in a folder with this name; rename or delete it"
-            )
-    return Layout(frozenset(folders), files)
-
-
-def _check_segment(segment: str, key: str) -> None:
-    if not segment:
-        problem = "it holds two slashes in a row or one at an end"
-    elif segment in (".", ".."):
-        problem = f"it holds {segment!r}"
-    elif not segment.isprintable():
-        problem = "it holds control characters"
-    elif len(segment.encode()) > _MAX_SEGMENT:
-        problem = f"a name in it has more than {_MAX_SEGMENT} bytes"
-    else:
-        return
-    raise invalid(f"the object {key!r} cannot be a file: {problem}; rename or delete it")
-
-
-def fingerprint(name: str, objects: collections.abc.Iterable[StoredObject]) -> Fingerprint:
-    """The versions of the model's objects; one hash of them for an entry of its folder with very many."""
-    entries: dict[str, list[StoredObject]] = {}
-    for stored in objects:
-        entry, _, rest = stored.key.removeprefix(f"{name}/").partition("/")
-        if entry or rest:
-            entries.setdefault(entry, [])
-            if rest or not stored.key.endswith("/"):
-                entries[entry].append(stored)
-    return {entry: frozenset(_files(entry, parts, f"{name}/")) for entry, parts in entries.items()}
-
-
-def _files(
-    entry: str, objects: list[StoredObject], beginning: str
-) -> collections.abc.Iterator[File]:
-    if len(objects) <= _FILES_PER_ENTRY:
-        for stored in objects:
-            yield stored.key.removeprefix(beginning), stored.version, stored.size
-    else:
-        lines = sorted(f"{stored.key}\0{stored.version}\0{stored.size}" for stored in objects)
-        text = "\n".join(lines).encode()
-        yield f"{entry}/", hashlib.sha256(text).hexdigest(), sum(stored.size for stored in objects)
 
 
 def _remove(folder: pathlib.Path) -> None:
