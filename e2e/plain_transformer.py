@@ -2,12 +2,13 @@
 
     python plain_transformer.py --model_name bert --predictor_host bert.models:8000 --predictor_protocol v1 --http_port 8080
 
-It runs in a container, beside `passages.py` and `wordpiece.py` of examples/question_answering and a vocab.txt.
+It runs in a container, beside `passages.py` and `wordpiece.py` of examples/question_answering; its vocab.txt is there too, or in the folder of STORAGE_URI.
 """
 
 import argparse
 import http.server
 import json
+import os
 import pathlib
 import re
 import typing
@@ -78,7 +79,8 @@ def main() -> None:
     parser.add_argument("--predictor_protocol", choices=("v1", "v2"), default="v2")
     parser.add_argument("--http_port", type=int, default=8080)
     given = parser.parse_args()
-    tokenizer = WordPiece.read(pathlib.Path(__file__).with_name("vocab.txt"))
+    files = pathlib.Path(os.environ.get("STORAGE_URI") or pathlib.Path(__file__).parent)
+    tokenizer = WordPiece.read(files / "vocab.txt")
     predictor = Predictor(given.predictor_host, given.predictor_protocol)
     path = re.compile(f"/v1/models/{re.escape(given.model_name)}:predict")
 

@@ -90,12 +90,13 @@ def _in_one_server(uri: str) -> Object:
     }
 
 
-def _with_container(uri: str, image: str) -> Object:
-    """As NVIDIA's and KFServing's example has it: v1alpha2, with a container of its own in front."""
+def _with_container(uri: str, files: str, image: str) -> Object:
+    """As NVIDIA's and KFServing's example has it: v1alpha2, with a container of its own in front, to which KServe copies the vocabulary."""
     container = {
         "name": "kfserving-container",
         "image": image,
         "command": ["python3", "/qa/plain_transformer.py"],
+        "env": [{"name": "STORAGE_URI", "value": files}],
         "resources": _RESOURCES,
         "volumeMounts": [{"name": "program", "mountPath": "/qa"}],
     }
@@ -107,16 +108,15 @@ def _with_container(uri: str, image: str) -> Object:
         "spec": {
             "default": {
                 "predictor": {"serviceAccountName": "models", "triton": {"storageUri": uri, "resources": _RESOURCES}},
-                "transformer": {"custom": {"container": container}, "volumes": [volume]},
+                "transformer": {"custom": {"container": container}, "serviceAccountName": "models", "volumes": [volume]},
             }
         },
     }  # fmt: skip
 
 
-def _program(models: pathlib.Path) -> Object:
+def _program() -> Object:
     """The ConfigMap with the transformer's program."""
-    vocabulary = models / "question_answering" / "1" / "vocab.txt"
-    files = [ROOT / "e2e" / "plain_transformer.py", _EXAMPLE / "passages.py", _EXAMPLE / "wordpiece.py", vocabulary]  # fmt: skip
+    files = [ROOT / "e2e" / "plain_transformer.py", _EXAMPLE / "passages.py", _EXAMPLE / "wordpiece.py"]  # fmt: skip
     data = {file.name: file.read_text() for file in files}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "transformer"}, "data": data}  # fmt: skip
 
@@ -127,6 +127,7 @@ def test_a_question_is_answered_from_a_converted_manifest_both_ways(
     store, prefix = bucket.Bucket("questions"), kubernetes.namespace
     store.upload(models, f"{prefix}/both")
     store.upload(models / "bert", f"{prefix}/network/bert")
+    store.upload(models / "question_answering" / "1", f"{prefix}/files")
     # A model.py in front of the network, in one server.
     host = "demo.example.com"
     _serve(kubernetes, _converted(tmp_path, *_account(), _in_one_server(store.uri(f"{prefix}/both"))), host)  # fmt: skip
@@ -140,9 +141,10 @@ def test_a_question_is_answered_from_a_converted_manifest_both_ways(
     served = kubernetes.get("infsvc", "one")
     assert served is not None
     image = served["status"]["image"]["name"]
-    converted = _converted(tmp_path, *_account(), _with_container(store.uri(f"{prefix}/network"), image))  # fmt: skip
+    kserve = _with_container(store.uri(f"{prefix}/network"), store.uri(f"{prefix}/files"), image)
+    converted = _converted(tmp_path, *_account(), kserve)
     host = "quickstart.example.com"
-    _serve(kubernetes, converted, host, [_program(models)])
+    _serve(kubernetes, converted, host, [_program()])
     kubernetes.wait("the route", lambda: _asks(host, "bert", _ASKED)[0] == 200)
     status, answer = _asks(host, "bert", _ASKED)
     assert (status, answer["predictions"]) == (200, "Clara Weber")

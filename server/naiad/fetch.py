@@ -357,7 +357,7 @@ class Progress:
     """Reports the progress of a copy, a line now and then.
 
     Args:
-        models: how many there are; 0 for files that are none.
+        models: how many there are; 0 where files are copied as they are.
         size: bytes of them all.
         clock: seconds.
         say: where the line goes.

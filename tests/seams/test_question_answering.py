@@ -75,22 +75,6 @@ def converted(manifest: Object, folder: pathlib.Path, *, status: int) -> tuple[O
     return made, ended.stderr
 
 
-def with_vocabulary(service: Object) -> Object:
-    """The edit that the messages of `convert` ask for: an init container brings the files that KServe would fetch."""
-    transformer = service["spec"]["transformer"]
-    (variable,) = transformer.pop("env")
-    mount = {"name": "vocabulary", "mountPath": "/mnt/models"}
-    brings = {"name": "bring", "image": "registry.example.com/tools/gcloud:1", "args": ["storage", "cp", f"{variable['value']}/*", "/mnt/models"], "volumeMounts": [mount]}  # fmt: skip
-    transformer["podTemplate"] = {
-        "spec": {
-            "initContainers": [brings],
-            "containers": [{"name": "server", "volumeMounts": [mount]}],
-            "volumes": [{"name": "vocabulary", "emptyDir": {}}],
-        }
-    }
-    return service
-
-
 def children(manifest: Object, **spec: typing.Any) -> Children:
     """What the operator applies for a converted service."""
     manifest["metadata"] |= {"namespace": "default", "uid": "uid-1", "generation": 1}
@@ -136,10 +120,11 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 @pytest.fixture(scope="module")
 def network(models: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """A folder with a repository that has the network alone, `models`, and the vocabulary beside it."""
+    """A folder with a repository that has the network alone, `models`, and the files of the transformer, `files`."""
     folder = tmp_path_factory.mktemp("network")
     shutil.copytree(models / "bert", folder / "models" / "bert")
-    shutil.copy(models / "question_answering" / "1" / "vocab.txt", folder)
+    (folder / "files").mkdir()
+    shutil.copy(models / "question_answering" / "1" / "vocab.txt", folder / "files")
     return folder
 
 
@@ -155,6 +140,28 @@ def server(
     assert len(options) > 1
     with ServerProcess(naiad_program(), [repository], log=log, options=options) as started:
         yield started
+
+
+def fetched(made: Children, store: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
+    """The files that the init container of the transformer brings, from a folder in place of the store, where its program has them."""
+    (fetch,) = made["Deployment", "bert-transformer"]["spec"]["template"]["spec"]["initContainers"]
+    assert fetch["command"] == ["naiad", "fetch"]
+    here = {"gs://example-models/triton/bert-transformer": str(store), "--to=/mnt/fetched/files": f"--to={folder}"}  # fmt: skip
+    assert set(here) <= set(fetch["args"]), fetch["args"]
+    command = [
+        sys.executable,
+        "-m",
+        "naiad",
+        "fetch",
+        *(here.get(word, word) for word in fetch["args"]),
+    ]
+    subprocess.run(command, check=True, timeout=120)
+    program_ = program(made, "bert-transformer")
+    (mount,) = program_["volumeMounts"]
+    (of_fetch,) = (one for one in fetch["volumeMounts"] if one["name"] == mount["name"])
+    assert f"{of_fetch['mountPath']}/{mount['subPath']}" == "/mnt/fetched/files"
+    assert {"name": "STORAGE_URI", "value": mount["mountPath"]} in program_["env"]
+    return folder
 
 
 @contextlib.contextmanager
@@ -182,7 +189,7 @@ def transformer(
 
 
 def image_of(folder: pathlib.Path, *files: pathlib.Path) -> pathlib.Path:
-    """A folder as that of the transformer's image, with the file that its init container brings."""
+    """A folder as that of the transformer's image."""
     folder.mkdir()
     for file in (*files, EXAMPLE / "passages.py", EXAMPLE / "wordpiece.py"):
         shutil.copy(file, folder)
@@ -202,6 +209,8 @@ if KSERVE_PYTHON:  # with the package kserve, as in tests/engines/interop
 def test_a_transformer_of_a_converted_manifest_answers_with_predictions_and_prob(
     network: pathlib.Path,
     tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
     kind: str,
     form: collections.abc.Callable[[list[str]], Object],
     protocol: str | None,
@@ -209,16 +218,20 @@ def test_a_transformer_of_a_converted_manifest_answers_with_predictions_and_prob
     python, source, own = PROGRAMS[kind]
     spoken = [] if protocol is None else ["--predictor_protocol", protocol]
     given = form([python, source.name, *own, *spoken])
-    service, messages = converted(given, tmp_path, status=1)
-    assert "have an init container of spec.transformer.podTemplate copy them" in messages
-    made = children(with_vocabulary(service), ingress={"enabled": True, "host": "qa.example.com"})
+    service, messages = converted(given, tmp_path, status=0)
+    assert "spec.transformer" not in messages
+    made = children(service, ingress={"enabled": True, "host": "qa.example.com"})
     found, port = first_backend(made)
     assert found is program(made, "bert-transformer")
     assert port == 8080
     asked, asked_port = reached(made, "bert", 8000)
     assert asked is program(made, "bert")
     assert f"--http-port={asked_port}" in asked["args"]
-    image = image_of(tmp_path / "image", source, network / "vocab.txt")
+    files = fetched(made, network / "files", tmp_path / "fetched")
+    monkeypatch.setenv("STORAGE_URI", str(files))
+    image = image_of(tmp_path / "image", source)
+    if kind == "kserve":
+        shutil.copy(files / "vocab.txt", image)
     with (
         server(made, network / "models", tmp_path / "server.log") as servers,
         transformer(found, image, {"bert.default:8000": servers.http}, tmp_path / "log") as address,

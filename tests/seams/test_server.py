@@ -175,6 +175,18 @@ def test_what_init_containers_start_is_a_command_of_the_server(
     assert open_store(str(there)).names() == ["a"]
 
 
+def test_what_brings_the_files_of_a_component_is_a_command_of_the_server(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, there = tmp_path / "files", tmp_path / "there"
+    source.mkdir()
+    (source / "vocab.txt").write_text("words")
+    given = server.fetch_files_arguments(f"file://{source}", str(there), versions.OWN)
+    monkeypatch.setattr(sys, "argv", [*server.FETCH_COMMAND, *given])
+    assert __main__.main() == 0, capsys.readouterr().err
+    assert (there / "vocab.txt").read_text() == "words"
+
+
 def test_a_server_reads_the_folders_that_its_init_containers_fill() -> None:
     seen = 0
     for path in manifests.INPUTS:

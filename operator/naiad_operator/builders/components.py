@@ -14,9 +14,9 @@ from naiad_operator import versions
 from naiad_operator.api.parsing.service import InferenceService
 from naiad_operator.api.types.accelerator import Accelerator
 from naiad_operator.api.types.component import DEFAULT_REPLICAS, Component
-from naiad_operator.api.types.model import Model
+from naiad_operator.api.types.model import Model, Storage
 from naiad_operator.api.types.pod import Ports, Probes, Resources, StartupProbe
-from naiad_operator.api.types.profile import ProfileSpec
+from naiad_operator.api.types.profile import ProfileSpec, StoreDefaults
 from naiad_operator.api.types.scaling import Autoscaling
 from naiad_operator.api.types.spec import Predictor, Spec
 from naiad_operator.api.types.traffic import Service
@@ -50,12 +50,18 @@ def service_of(service: InferenceService, component: str) -> InferenceService | 
         return None
     own = field_of(service.own_spec, component) or wanted
     held = service.profile.spec if service.profile is not None else None
+    made = _with_profile(_predictor(wanted), held)
+    if wanted.storage_uri is not None:
+        # The image of the servers fetches its files.
+        secrets = (*(service.spec.predictor.image_pull_secrets or ()), *(made.image_pull_secrets or ()))  # fmt: skip
+        by_name = {one.name: one for one in secrets}
+        made = msgspec.structs.replace(made, image_pull_secrets=tuple(by_name.values()) or None)
     return dataclasses.replace(
         service,
         name=name(service, component),
         canary_of=service.name,
         component=component,
-        spec=_spec(service.spec, _with_profile(_predictor(wanted), held)),
+        spec=_spec(service.spec, made),
         own_spec=_spec(service.own_spec, _predictor(own)),
     )
 
@@ -95,9 +101,9 @@ def _spec(spec: Spec, predictor: Predictor) -> Spec:
 
 
 def _predictor(wanted: Component) -> Predictor:
-    """A component's own fields as those of a predictor without models and devices."""
+    """A component's own fields as those of a predictor without models and devices; what it fetches stands where models do."""
     return Predictor(
-        model=Model(),
+        model=Model(storage_uri=wanted.storage_uri, storage=wanted.storage),
         image=wanted.image,
         image_pull_secrets=wanted.image_pull_secrets,
         args=wanted.args,
@@ -154,7 +160,7 @@ _REPLACED = (
 
 
 def _with_profile(predictor: Predictor, held: ProfileSpec | None) -> Predictor:
-    """With what a profile says of pods; what it says of the server (image, options, storage, cache) is not the component's."""
+    """With what a profile says of pods and stores; what it says of the server (image, options, cache) is not the component's."""
     if held is None:
         return predictor
     fields: dict[str, typing.Any] = {
@@ -169,7 +175,20 @@ def _with_profile(predictor: Predictor, held: ProfileSpec | None) -> Predictor:
     for field in ("env", "image_pull_secrets"):
         both = (*(getattr(held, field) or ()), *(getattr(predictor, field) or ()))
         fields[field] = tuple({one.name: one for one in both}.values()) or None
+    fields["model"] = _with_storage(predictor.model, held.storage)
     return msgspec.structs.replace(predictor, **fields)
+
+
+_STORES = {"s3": "s3", "gs": "gs", "as": "azure", "hf": "hf", "oci": "oci"}
+
+
+def _with_storage(model: Model, stores: StoreDefaults | None) -> Model:
+    """With the profile's storage for the kind of store, as `api.parsing.merging` gives it to the servers' repositories."""
+    if model.storage_uri is None or model.storage is not None or stores is None:
+        return model
+    field = _STORES.get(model.storage_uri.partition("://")[0], "")
+    storage: Storage | None = getattr(stores, field, None)
+    return msgspec.structs.replace(model, storage=storage)
 
 
 def _resources(own: Resources | None, held: Resources | None) -> Resources | None:
@@ -195,6 +214,8 @@ def facts_of(service: InferenceService, facts: ClusterFacts) -> ClusterFacts:
         facts,
         image=service.spec.predictor.image or "",
         server_version=versions.OWN,
+        fetcher=facts.image,
+        fetcher_version=facts.server_version,
         requests=own.requests,
         current_replicas=own.current_replicas,
         kept_replicas=None,
@@ -205,7 +226,8 @@ def facts_of(service: InferenceService, facts: ClusterFacts) -> ClusterFacts:
 def problem(of_predictor: Problem, component: InferenceService) -> Problem:
     """A problem of a component's predictor, at the component's field."""
     field = component.component_field
-    path = of_predictor.path.replace("spec.predictor", f"spec.{field}", 1)
+    path = of_predictor.path.replace("spec.predictor.model.", "spec.predictor.", 1)
+    path = path.replace("spec.predictor", f"spec.{field}", 1)
     if (
         component.component == CANARY_TRANSFORMER
         and path == f"spec.{field}.image"

@@ -114,6 +114,8 @@ class ClusterFacts:
         replicas_are_ours: whether the operator owns that field.
         canary: the facts about the canary's Deployment.
         components: those about the Deployments of the transformer and the explainer, by these names.
+        fetcher: for a component, the image of the servers, whose `naiad fetch` brings its files; "" for the servers themselves.
+        fetcher_version: the version of the server in it.
     """
 
     apis: frozenset[str]
@@ -131,3 +133,5 @@ class ClusterFacts:
     replicas_are_ours: bool = True
     canary: CanaryFacts = dataclasses.field(default_factory=CanaryFacts)
     components: collections.abc.Mapping[str, CanaryFacts] = dataclasses.field(default_factory=dict)
+    fetcher: str = ""
+    fetcher_version: versions.Version = versions.OWN

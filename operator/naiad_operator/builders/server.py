@@ -62,10 +62,15 @@ OPTIONS: collections.abc.Mapping[str, Option] = types.MappingProxyType(
 """Every option that the operator writes. A new option is a new row with the version of the release that brings it; tests/seams compares the
 rows with the options of this release's server and with the recorded list of those of 0.1.0."""
 
+FETCH_FILES = Option(_V0_2, "spec.predictor.model.storageUri")
+"""The option --files of `naiad fetch`, which brings the files of a component."""
+
 COMMAND = ("naiad", "serve")
 FETCH_COMMAND = ("naiad", "fetch")
 CONTAINER = "server"
 FETCH_CONTAINER = "fetch-"
+"""The beginning of the names of init containers that fetch: a repository each, by its number, or the files of a component."""
+FETCH_FILES_CONTAINER = f"{FETCH_CONTAINER}files"
 
 USER = 1000
 """The user of the pods, unless a profile's podSecurityContext says another one."""
@@ -125,6 +130,8 @@ REPOSITORIES_FOLDER = "/mnt/repositories"
 CACHE_FOLDER = "/var/cache/naiad"
 IMAGE_FOLDER = "/mnt/image"
 FETCHED_FOLDER = "/mnt/fetched"
+FILES_FOLDER = "/mnt/models"
+"""Where a component finds its files: KServe copies them there."""
 OBJECTS_FOLDER = f"{CACHE_FOLDER}/objects"
 CACHED_REPOSITORIES_FOLDER = f"{CACHE_FOLDER}/repositories"
 
@@ -149,6 +156,16 @@ def fetch_arguments(
 ) -> list[str]:
     """The arguments that fetch a repository into a folder, by way of a cache if there are options of one."""
     return [repository, f"--to={folder}", *cache]
+
+
+def fetch_files_arguments(address: str, folder: str, version: Version) -> list[str]:
+    """The arguments that fetch the files of a component into a folder.
+
+    Raises:
+        InvalidSpec: the server's image is too old for it.
+    """
+    _is_known(FETCH_FILES, version)
+    return [address, "--files", f"--to={folder}"]
 
 
 def arguments(

@@ -222,7 +222,7 @@ def _of_spec(effective: typing.Any, written: typing.Any, options: argparse.Names
     yield from pods.findings(part(written, "predictor"), path)
     yield from stores.findings(predictor, path, version)
     yield from traffic.findings(written)
-    yield from _of_components(written)
+    yield from _of_components(written, version)
     yield from models.asked_for(effective)
     beside = part(effective, "canary")
     if beside:
@@ -240,13 +240,14 @@ def _of_spec(effective: typing.Any, written: typing.Any, options: argparse.Names
             yield from stores.findings(both, path, version)
 
 
-def _of_components(effective: typing.Any) -> Findings:
-    """What the schema and the rules do not find in the transformer and the explainer."""
+def _of_components(effective: typing.Any, version: Version | None) -> Findings:
+    """What the schema and the rules do not find in the transformer and the explainer; `version`: that of the servers."""
     for name in components.FIELDS:
         if found := part(effective, name):
             path = f"spec.{name}"
             yield from amounts.findings(found, path)
             yield from pods.findings(found, path)
+            yield from stores.of_component(found, path, version)
 
 
 def _facts(parsed: service.InferenceService, options: argparse.Namespace) -> ClusterFacts:

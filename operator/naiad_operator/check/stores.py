@@ -34,6 +34,21 @@ def findings(predictor: typing.Any, path: str, version: Version | None) -> Findi
             yield from _credentials(uri, source, part(predictor), where)
 
 
+def of_component(found: dict[str, typing.Any], path: str, version: Version | None) -> Findings:
+    """What is wrong with the files of a transformer or an explainer.
+
+    Args:
+        found: the component, with defaults.
+        path: its path.
+        version: the version of the servers, whose image fetches them; None when it is not known.
+    """
+    uri = found.get("storageUri")
+    if isinstance(uri, str):
+        of_address = _address(uri, found, path, version)
+        yield from (one for one in of_address if one.problem.message != store_address.doubt(uri))
+        yield from _credentials(uri, found, found, path)
+
+
 def _address(
     uri: str, source: dict[str, typing.Any], where: str, version: Version | None
 ) -> Findings:

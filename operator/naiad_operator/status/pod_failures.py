@@ -208,8 +208,10 @@ def fetching(candidates: collections.abc.Iterable[Manifest]) -> str:
     for pod in candidates:
         for container in (pod.get("status") or {}).get("initContainerStatuses") or ():
             state = container.get("state") or {}
-            if container["name"].startswith(server.FETCH_CONTAINER) and "running" in state:
-                return f"pod {pod['metadata']['name']} fetches its models ({container['name']})"
+            name = container["name"]
+            if name.startswith(server.FETCH_CONTAINER) and "running" in state:
+                what = "files" if name == server.FETCH_FILES_CONTAINER else "models"
+                return f"pod {pod['metadata']['name']} fetches its {what} ({name})"
     return ""
 
 

@@ -8,6 +8,7 @@ from naiad_operator.api.parsing import service as services
 from naiad_operator.builders import build
 from naiad_operator.builders.facts import CanaryFacts, ClusterFacts, Policy
 from naiad_operator.errors import InvalidSpec
+from naiad_operator.versions import Version
 from tests.support import manifests
 
 Object = dict[str, typing.Any]
@@ -26,9 +27,9 @@ def built(manifest: Object, *, profile: Object | None = None, **facts: typing.An
         kind = {"apiVersion": "serving.naiad.dev/v1alpha1", "kind": "NaiadProfile"}
         held = services.parse_profile({**kind, "metadata": {"name": "held"}, "spec": profile})
     given = manifests.facts()
-    given = ClusterFacts(
-        apis=given.apis, image=given.image, defaults=facts.pop("defaults", given.defaults), **facts
-    )
+    defaults = facts.pop("defaults", given.defaults)
+    image = facts.pop("image", given.image)
+    given = ClusterFacts(apis=given.apis, image=image, defaults=defaults, **facts)
     children = build(services.parse(manifest, held), given)
     return {(one["kind"], one["metadata"]["name"]): one for one in children}
 
@@ -41,18 +42,89 @@ def container(children: dict[tuple[str, str], Object], name: str) -> Object:
 @pytest.mark.parametrize(
     ("component", "wanted"),
     [
-        ({}, ["--model_name", "demo", "--predictor_host", "demo.models:8000", "--predictor_protocol", "v2", "--http_port", "8080"]),
+        ({}, ["--model_name", "demo", "--predictor_host", "demo.models:8000", "--http_port", "8080"]),
         ({"protocol": "grpc-v2", "port": 9000}, ["--model_name", "demo", "--predictor_host", "demo.models:8001", "--predictor_protocol", "grpc-v2", "--http_port", "9000"]),
-        ({"args": ["--model_name=bert", "--http-port", "8080"]}, ["--model_name=bert", "--http-port", "8080", "--predictor_host", "demo.models:8000", "--predictor_protocol", "v2"]),
-        ({"command": ["python", "-m", "qa", "--model_name", "bert"], "args": ["--http_port=8080"]}, ["--http_port=8080", "--predictor_host", "demo.models:8000", "--predictor_protocol", "v2"]),
+        ({"args": ["--model_name=bert", "--http-port", "8080"]}, ["--model_name=bert", "--http-port", "8080", "--predictor_host", "demo.models:8000"]),
+        ({"command": ["python", "-m", "qa", "--model_name", "bert"], "args": ["--http_port=8080"]}, ["--http_port=8080", "--predictor_host", "demo.models:8000"]),
+        ({"protocol": "v2"}, ["--model_name", "demo", "--predictor_host", "demo.models:8000", "--predictor_protocol", "v2", "--http_port", "8080"]),
+        ({"protocol": "grpc-v2", "args": ["--protocol", "grpc-v2"]}, ["--protocol", "grpc-v2", "--model_name", "demo", "--predictor_host", "demo.models:8001", "--http_port", "8080"]),
     ],
-    ids=["contract", "grpc", "own", "in its command"],
+    ids=["contract", "grpc", "own", "in its command", "v2", "the option's old name"],
 )  # fmt: skip
 def test_a_component_gets_what_kserve_gives_it_behind_its_own(
     component: Object, wanted: list[str]
 ) -> None:
     children = built(resource(transformer={"image": IMAGE, **component}))
     assert container(children, "demo-transformer")["args"] == wanted
+
+
+STORAGE: Object = {"secretName": "keys", "endpoint": "http://minio.store:9000"}
+
+
+def pod(children: dict[tuple[str, str], Object], name: str) -> Object:
+    found: Object = children["Deployment", name]["spec"]["template"]["spec"]
+    return found
+
+
+def test_the_files_of_a_component_are_fetched_by_the_servers_image_and_only_that_gets_the_keys() -> None:  # fmt: skip
+    wanted = {"image": IMAGE, "storageUri": "s3://bucket/vocabulary", "storage": STORAGE, "imagePullSecrets": [{"name": "own"}]}  # fmt: skip
+    manifest = resource(transformer=wanted)
+    manifest["spec"]["predictor"] |= {"image": "acme/server:0.2.0", "imagePullSecrets": [{"name": "acme"}]}  # fmt: skip
+    children = built(manifest, image="acme/server:0.2.0")
+    spec = pod(children, "demo-transformer")
+    [fetch] = spec["initContainers"]
+    assert fetch["image"] == "acme/server:0.2.0"
+    assert [*fetch["command"], *fetch["args"]] == [
+        "naiad", "fetch", "s3://http://minio.store:9000/bucket/vocabulary", "--files", "--to=/mnt/fetched/files",
+    ]  # fmt: skip
+    assert "AWS_SECRET_ACCESS_KEY" in {one["name"] for one in fetch["env"]}
+    [program] = spec["containers"]
+    assert program["image"] == IMAGE
+    assert program["env"] == [{"name": "STORAGE_URI", "value": "/mnt/models"}]
+    mount = {"name": "fetched", "mountPath": "/mnt/models", "subPath": "files", "readOnly": True}
+    assert program["volumeMounts"] == [mount]
+    volumes = {one["name"] for one in spec["volumes"]}
+    assert volumes == {one["name"] for one in (*fetch["volumeMounts"], mount)}
+    assert spec["imagePullSecrets"] == [{"name": "acme"}, {"name": "own"}]
+    assert "initContainers" not in pod(children, "demo")
+
+
+def test_a_variable_of_the_component_counts_before_that_of_its_files() -> None:
+    env = [{"name": "STORAGE_URI", "value": "/elsewhere"}]
+    wanted = {"image": IMAGE, "storageUri": "gs://b/v", "env": env}
+    assert container(built(resource(explainer=wanted)), "demo-explainer")["env"] == env
+
+
+@pytest.mark.parametrize("path", ["", "deep/folder"])
+def test_the_files_of_a_claim_are_mounted_and_nothing_is_fetched(path: str) -> None:
+    uri = f"pvc://files/{path}" if path else "pvc://files"
+    spec = pod(built(resource(transformer={"image": IMAGE, "storageUri": uri})), "demo-transformer")
+    assert "initContainers" not in spec
+    [volume] = spec["volumes"]
+    assert volume["persistentVolumeClaim"] == {"claimName": "files", "readOnly": True}
+    wanted = {"name": volume["name"], "mountPath": "/mnt/models", "readOnly": True}
+    assert spec["containers"][0]["volumeMounts"] == [wanted | ({"subPath": path} if path else {})]
+
+
+def test_a_profile_says_how_the_store_of_the_files_is_reached() -> None:
+    profile = {"storage": {"s3": STORAGE}, "policy": {"namespaces": {"names": ["models"]}, "enforced": ["storage"]}}  # fmt: skip
+    wanted: Object = {"image": IMAGE, "storageUri": "s3://bucket/vocabulary"}
+    spec = pod(built(resource(transformer=wanted), profile=profile), "demo-transformer")
+    [fetch] = spec["initContainers"]
+    assert fetch["args"][0] == "s3://http://minio.store:9000/bucket/vocabulary"
+    wanted["storage"] = {"secretName": "others"}
+    with pytest.raises(InvalidSpec) as refused:
+        built(resource(transformer=wanted), profile=profile)
+    assert [one.path for one in refused.value.problems] == ["spec.transformer.storage"]
+
+
+def test_servers_that_cannot_fetch_files_are_named_at_the_address() -> None:
+    wanted = {"image": IMAGE, "storageUri": "s3://bucket/vocabulary"}
+    with pytest.raises(InvalidSpec) as refused:
+        built(resource(transformer=wanted), server_version=Version(0, 1, 0))
+    [problem] = refused.value.problems
+    assert problem.path == "spec.transformer.storageUri"
+    assert "needs a server of version 0.2.0 or newer" in problem.message
 
 
 def test_the_pods_of_a_component_are_selected_by_it_alone() -> None:

@@ -28,6 +28,14 @@ TABLE: dict[str, tuple[Object, Object]] = {
         {"containers": [{**CONTAINER, "ports": [{"containerPort": 9000}], "readinessProbe": {"httpGet": {"path": "/v2/health/ready", "port": 9000}}}]},
         {"image": "t:1", "port": 9000, "healthPath": "/v2/health/ready", "replicas": 1},
     ),
+    "files, by the variable": (
+        {"containers": [{**CONTAINER, "env": [{"name": "A", "value": "b"}, {"name": "STORAGE_URI", "value": "gs://b/vocabulary"}]}]},
+        {"image": "t:1", "env": [{"name": "A", "value": "b"}], "storageUri": "gs://b/vocabulary", "replicas": 1},
+    ),
+    "files, by the list": (
+        {"containers": [CONTAINER], "storageUris": [{"uri": "hf://o/n@main/vocab.txt", "mountPath": "/mnt/models/"}]},
+        {"image": "t:1", "storageUri": "hf://o/n@main/vocab.txt", "replicas": 1},
+    ),
     "KServe's own port": ({"containers": [{**CONTAINER, "ports": [{"containerPort": 8080}]}]}, {"image": "t:1", "replicas": 1}),
     "pods by CPU": (
         {"containers": [CONTAINER], "minReplicas": 2, "maxReplicas": 5, "scaleMetric": "cpu", "scaleTarget": 60},
@@ -81,8 +89,8 @@ def test_the_same_of_v1alpha2(convert: RUN, name: str) -> None:
     assert listed(convert(old), f"spec.default.{name}.custom.container.strange: not converted")
 
 
-@pytest.mark.parametrize(("protocol", "wanted"), [("v1", "v1"), ("v2", None), ("grpc-v2", "grpc-v2"), (None, None)])  # fmt: skip
-def test_it_speaks_the_protocol_of_the_predictor(
+@pytest.mark.parametrize(("protocol", "wanted"), [("v1", None), ("v2", None), ("grpc-v2", "grpc-v2"), (None, None)])  # fmt: skip
+def test_it_asks_the_grpc_port_of_a_predictor_that_speaks_grpc_and_else_what_it_is_written_for(
     convert: RUN, protocol: str | None, wanted: str | None
 ) -> None:
     model = {**PREDICTOR["model"], **({"protocolVersion": protocol} if protocol else {})}
@@ -96,7 +104,11 @@ def test_it_speaks_the_protocol_of_the_predictor(
     [
         ({"containers": [{**CONTAINER, "args": ["--predictor_host", "qa-predictor.ns"]}]}, "spec.transformer.containers[0].args[0]: names the Service of KServe's predictor", True),
         ({"containers": [{**CONTAINER, "command": ["python", "--predictor_host=qa-predictor.ns"]}]}, "spec.transformer.containers[0].command[1]: names the Service of KServe's predictor", True),
-        ({"containers": [{**CONTAINER, "env": [{"name": "A"}, {"name": "STORAGE_URI", "value": "gs://b/t"}]}]}, "spec.transformer.containers[0].env[1]: KServe copies gs://b/t to /mnt/models before the program starts, and nothing does here", True),
+        ({"containers": [{**CONTAINER, "env": [{"name": "A"}, {"name": "STORAGE_URI", "value": "https://h/t"}]}]}, "spec.transformer.containers[0].env[1]: is https://…, which a server reads, but not a service", True),
+        ({"containers": [{**CONTAINER, "env": [{"name": "STORAGE_URI", "value": "gs://b/t.zip"}]}]}, "spec.transformer.containers[0].env[0]: KServe unpacks gs://b/t.zip, and nothing does here", False),
+        ({"containers": [CONTAINER], "storageUris": [{"uri": "gs://b/t", "mountPath": "/data"}]}, "spec.transformer.storageUris[0]: not converted: gs://b/t", True),
+        ({"containers": [CONTAINER], "storageUris": [{"uri": "gs://b/t"}, {"uri": "gs://b/u", "mountPath": "/mnt/models/u"}]}, "spec.transformer.storageUris[1]: not converted: gs://b/u", True),
+        ({"containers": [{**CONTAINER, "env": [{"name": "STORAGE_URI", "value": "s3://b/t"}]}], "serviceAccountName": "sa"}, "spec.transformer.serviceAccountName: KServe also reads the store with the Secrets of ServiceAccount sa", False),
         ({"containers": [{**CONTAINER, "ports": [{"containerPort": 8080}, {"containerPort": 8081}]}]}, "spec.transformer.containers[0].ports[1]: left out: 8081", False),
         ({"containers": [{**CONTAINER, "ports": [{"containerPort": 80}]}]}, "spec.transformer.containers[0].ports: left out: 80", False),
         ({"containers": [CONTAINER], "minReplicas": 1, "maxReplicas": 2, "scaleMetric": "rps"}, "spec.transformer.scaleMetric: left out: rps", False),
@@ -118,10 +130,10 @@ def test_what_does_not_fit_is_said(
     ("words", "predictor", "wanted"),
     [
         ({"args": ["--protocol", "grpc-v2"]}, None, "grpc-v2"),
-        ({"args": ["--predictor_protocol=v1"]}, "grpc-v2", "v1"),
+        ({"args": ["--predictor_protocol=v1"]}, "grpc-v2", None),
         ({"command": ["python", "-m", "qa", "--protocol=grpc-v2"]}, "v1", "grpc-v2"),
         ({"args": ["--protocol", "v2"]}, "v1", None),
-        ({"args": ["--protocol"]}, "v1", "v1"),
+        ({"args": ["--protocol"]}, "grpc-v2", "grpc-v2"),
     ],
 )
 def test_the_protocol_of_its_own_arguments_counts_first(
@@ -131,6 +143,19 @@ def test_the_protocol_of_its_own_arguments_counts_first(
     source = kserve(transformer={"containers": [{**CONTAINER, **words}]})
     source["spec"]["predictor"] = {"model": model}
     assert convert(source).services[0]["spec"]["transformer"].get("protocol") == wanted
+
+
+def test_files_are_read_with_the_secrets_of_the_components_account(convert: RUN) -> None:
+    keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
+    secret: Object = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"}, "stringData": keys}  # fmt: skip
+    secret["metadata"]["annotations"] = {"serving.kserve.io/s3-endpoint": "minio:9000", "serving.kserve.io/s3-usehttps": "0"}  # fmt: skip
+    account: Object = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "sa"}, "secrets": [{"name": "keys"}]}  # fmt: skip
+    variable = {"name": "STORAGE_URI", "value": "s3://b/t"}
+    given = {"containers": [{**CONTAINER, "env": [variable]}], "serviceAccountName": "sa"}
+    converted = convert(secret, account, kserve(transformer=given))
+    made = converted.services[0]["spec"]["transformer"]
+    assert made["storage"] == {"secretName": "keys", "endpoint": "http://minio:9000"}
+    assert converted.status == 0
 
 
 TRITON: Object = {

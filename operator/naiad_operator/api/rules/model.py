@@ -69,17 +69,7 @@ _SAME_ENDPOINT = (
     "(has(b.storage) && has(b.storage.endpoint) ? b.storage.endpoint : '')"
 )
 
-MODEL = (
-    Rule(
-        cel="[has(self.storageUri), has(self.repositories), has(self.image), has(self.volume)].exists_one(one, one)",
-        message="write storageUri for one model repository, repositories for several, image for models in an image, or volume for a folder that an init "
-        "container fills: one of them",
-    ),
-    Rule(
-        cel="!has(self.storage) || has(self.storageUri)",
-        message="storage belongs to storageUri; with repositories, write it into each of them",
-        field="storage",
-    ),
+ADDRESS = (
     Rule(
         cel="!(has(self.storageUri) && has(self.storage) && self.storageUri.startsWith('pvc://'))",
         message="a PersistentVolumeClaim needs no credentials: leave storage out with pvc://",
@@ -96,6 +86,21 @@ MODEL = (
         message=_NO_DOTS,
         field="storageUri",
     ),
+)
+"""The rules of storageUri and its storage where either may be absent: of a model, and of a component."""
+
+MODEL = (
+    Rule(
+        cel="[has(self.storageUri), has(self.repositories), has(self.image), has(self.volume)].exists_one(one, one)",
+        message="write storageUri for one model repository, repositories for several, image for models in an image, or volume for a folder that an init "
+        "container fills: one of them",
+    ),
+    Rule(
+        cel="!has(self.storage) || has(self.storageUri)",
+        message="storage belongs to storageUri; with repositories, write it into each of them",
+        field="storage",
+    ),
+    *ADDRESS,
     Rule(
         cel="!has(self.repositories) || ['s3://', 'gs://', 'as://', 'hf://', 'oci://'].all(scheme, self.repositories.all(a, "
         "!(a.storageUri.startsWith(scheme) && has(a.storage)) || self.repositories.all(b, !b.storageUri.startsWith(scheme) || "

@@ -1,6 +1,6 @@
 """The validation rules of an InferenceService as a whole, of its predictor, its canary and of a profile."""
 
-from naiad_operator.api.rules import traffic
+from naiad_operator.api.rules import model, traffic
 from naiad_operator.api.rules.rule import Rule
 
 NAME_PATTERN = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
@@ -85,6 +85,12 @@ COMPONENT = (
         message="the autoscaler decides the number of pods: leave replicas out, or autoscaling",
         field="replicas",
     ),
+    Rule(
+        cel="!has(self.storage) || has(self.storageUri)",
+        message="storage says how the store of storageUri is reached: write both, or leave storage out",
+        field="storage",
+    ),
+    *model.ADDRESS,
 )
 
 COMPONENT_SCALING = (

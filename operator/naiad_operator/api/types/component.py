@@ -5,6 +5,7 @@ import typing
 import msgspec
 
 from naiad_operator.api.types.bounds import AnyObject, ObjectName, Port
+from naiad_operator.api.types.model import Storage, StorageUri
 from naiad_operator.api.types.pod import (
     Arguments,
     NodeSelector,
@@ -45,7 +46,7 @@ class ComponentScaling(Part, frozen=True):
 class Component(Part, frozen=True):
     """A Deployment and a Service of an image of your own, as KServe's transformers and explainers are.
 
-    Behind its own arguments it gets --model_name, --predictor_host, --predictor_protocol and --http_port, unless they are among these or in its command.
+    Behind its own arguments it gets --model_name, --predictor_host and --http_port, and with protocol --predictor_protocol, unless they are among these or in its command.
 
     Attributes:
         image: its image.
@@ -56,7 +57,12 @@ class Component(Part, frozen=True):
         image_pull_secrets: Secrets for pulling the image.
         port: where it listens for HTTP.
         model_name: the model as its paths name it, for --model_name; the name of the service when not set.
-        protocol: what it speaks to the servers, for --predictor_protocol: v1 and v2 on their HTTP port, grpc-v2 on their gRPC port.
+        protocol: what it speaks to the servers, for --predictor_protocol: v1 and v2 on their HTTP port, grpc-v2 on their gRPC port. When not set it gets no such
+            argument, as in KServe, whose library speaks v1 then.
+        storage_uri: files of the program, e.g. a vocabulary, which are in /mnt/models before it starts: a folder or one object of s3://bucket/path,
+            gs://bucket/path, as://account/container/path, hf://owner/name@revision/path, oci://registry/name:tag or pvc://claim/path. They need not be a
+            model repository.
+        storage: how the store of storageUri is reached; the program does not get the credentials.
         health_path: the path of HTTP that responds with 200 once it can serve; when not set, an open port is enough.
         startup_seconds: how long it may take until then at its start.
         resources: CPU, memory and ephemeral storage.
@@ -82,7 +88,9 @@ class Component(Part, frozen=True):
     image_pull_secrets: PullSecrets | None = None
     port: Port = PORT
     model_name: ComponentModelName | None = None
-    protocol: typing.Literal["v1", "v2", "grpc-v2"] = "v2"
+    protocol: typing.Literal["v1", "v2", "grpc-v2"] | None = None
+    storage_uri: StorageUri | None = None
+    storage: Storage | None = None
     health_path: UrlPath | None = None
     startup_seconds: typing.Annotated[int, msgspec.Meta(ge=1, le=86400)] = 600
     resources: Resources | None = None

@@ -8,11 +8,13 @@ import typing
 from naiad_operator.api.parsing.service import InferenceService
 from naiad_operator.api.types.component import Component
 from naiad_operator.builders import names, server
-from naiad_operator.builders.workload import container
+from naiad_operator.builders.workload import component_files, container
 
 Object = dict[str, typing.Any]
 
 _GRPC = "grpc-v2"
+_OLD_PROTOCOL = "--protocol"
+"""The name of --predictor_protocol before KServe 0.11, whose library does not know the other one."""
 
 
 def made(service: InferenceService, image: str, wanted: Component) -> Object:
@@ -30,7 +32,7 @@ def made(service: InferenceService, image: str, wanted: Component) -> Object:
         "name": server.CONTAINER,
         "image": image,
         "args": arguments(service, wanted),
-        **container.own_environment(predictor),
+        **component_files.of_container(service, container.own_environment(predictor)),
         "ports": [{"name": "http", "containerPort": wanted.port, "protocol": "TCP"}],
         **_probes(wanted, predictor.probes.startup.period(), predictor.probes.startup.checks()),
         "securityContext": hardened,
@@ -56,8 +58,10 @@ def arguments(service: InferenceService, wanted: Component) -> list[str]:
         "--http_port": str(wanted.port),
     }
     given = {one.partition("=")[0].replace("-", "_").replace("__", "--", 1) for one in words if one.startswith("--")}  # fmt: skip
+    if _OLD_PROTOCOL in given:
+        given.add("--predictor_protocol")
     for option, value in contract.items():
-        if option not in given:
+        if option not in given and value is not None:
             own += [option, value]
     return own
 

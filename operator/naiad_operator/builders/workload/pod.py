@@ -14,6 +14,7 @@ from naiad_operator.builders.workload import (
     accelerator,
     cache,
     component,
+    component_files,
     container,
     fetching,
     filled,
@@ -115,12 +116,13 @@ def _pod_spec(service: InferenceService, facts: ClusterFacts) -> Object:
 
 
 def _containers(service: InferenceService, facts: ClusterFacts) -> Object:
-    """The server with its volumes, or the container of a component, which has none."""
+    """The server with its volumes, or the container of a component with what brings its files."""
     own = _OF_COMPONENT.get(service.component_field)
     if own is not None:
         wanted = own(service)
         assert wanted is not None
-        return {"containers": [component.made(service, facts.image, wanted)]}
+        made = component.made(service, facts.image, wanted)
+        return {"containers": [made], **component_files.of_pod(service, facts)}
     mounted = _mounted(service)
     volumes, mounts = _volumes(service)
     return {

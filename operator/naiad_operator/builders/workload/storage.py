@@ -127,6 +127,11 @@ def _scheme(source: Repository) -> str:
     return source.storage_uri.partition("://")[0]
 
 
+def path_in_claim(source: Repository) -> str:
+    """The path of a repository in its PersistentVolumeClaim; "" for the top."""
+    return _claim(source.storage_uri)[1]
+
+
 def _claim(uri: str) -> tuple[str, str]:
     claim, _, path = uri.removeprefix("pvc://").partition("/")
     return claim, path.strip("/")

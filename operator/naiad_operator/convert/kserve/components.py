@@ -10,6 +10,8 @@ import typing
 from naiad_operator.api.manifests.unvalidated import Fields, entries, part, texts
 from naiad_operator.convert import workload
 from naiad_operator.convert.draft import left
+from naiad_operator.convert.kserve import component_files, stores
+from naiad_operator.convert.kserve.secrets import Manifests
 from naiad_operator.errors import Problem
 
 NAMES = ("transformer", "explainer")
@@ -28,11 +30,10 @@ _TEMPLATE_OF_POD = ("dnsConfig", "dnsPolicy", "hostAliases", "initContainers", "
 _PORT, _LEAST_PORT = 8080, 1024
 _CPU_PERCENT = 80
 """KServe's own default."""
-_OTHER_PROTOCOLS = ("v1", "grpc-v2")
-"""Those beside v2, the default."""
+_GRPC = "grpc-v2"
+"""The protocol on another port than the others; which one the program speaks on that of HTTP, its arguments say, or its own default."""
 _PROTOCOL_OPTIONS = ("--predictor_protocol", "--protocol")
 """The second one is its name before KServe 0.11."""
-_STORAGE_VARIABLE = "STORAGE_URI"
 _NO_COUNTERPART = "there is no such field in Naiad: leave it out, or write it in podTemplate when it is a field of pods"
 _ADVICE = {
     "batcher": "the server batches itself: write dynamic_batching in config.pbtxt",
@@ -44,12 +45,20 @@ _ADVICE = {
 }
 
 
-def convert(spec: Fields, protocol: str, advice: typing.Mapping[str, str]) -> tuple[Fields, list[Problem]]:  # fmt: skip
+def convert(
+    spec: Fields,
+    protocol: str,
+    namespace: str,
+    manifests: Manifests,
+    advice: typing.Mapping[str, str],
+) -> tuple[Fields, list[Problem]]:
     """The fields transformer and explainer of a service, taken out of KServe's spec, and what did not fit.
 
     Args:
         spec: KServe's spec, which is changed.
         protocol: the protocol of the predictor; "" when it does not say it.
+        namespace: the namespace of the service.
+        manifests: those of the same files, among them Secrets.
         advice: by a field's name, what to do instead.
     """
     made: Fields = {}
@@ -67,12 +76,12 @@ def convert(spec: Fields, protocol: str, advice: typing.Mapping[str, str]) -> tu
             notes.append(Problem(path, message, blocks=True))
             continue
         component = _component(rest, container)
-        spoken = _own_protocol(component) or protocol
-        if spoken in _OTHER_PROTOCOLS:
-            component["protocol"] = spoken
+        if (_own_protocol(component) or protocol) == _GRPC:
+            component["protocol"] = _GRPC
         notes += _ports(container, component, path, field)
         notes += _host(component, f"{path}.{field}")
-        notes += _files(component, path, field)
+        account = stores.Account(component.get("serviceAccountName"), namespace, manifests)
+        notes += component_files.convert(rest, component, account, path, field)
         template = _template(rest, container, component, others)
         if template:
             component["podTemplate"] = {"spec": template}
@@ -198,14 +207,6 @@ def _own_protocol(component: Fields) -> str:
         if option in _PROTOCOL_OPTIONS:
             return value if equals else following
     return ""
-
-
-def _files(component: Fields, path: str, field: str) -> typing.Iterator[Problem]:
-    """The variable by which KServe copies files to the program."""
-    for index, one in enumerate(entries(component, "env")):
-        if one.get("name") == _STORAGE_VARIABLE:
-            message = f"KServe copies {one.get('value')} to /mnt/models before the program starts, and nothing does here: put the files into the image, or have an init container of {path}.podTemplate copy them, and leave the variable out"
-            yield Problem(f"{path}.{field}.env[{index}]", message, blocks=True)
 
 
 def _template(rest: Fields, container: Fields, component: Fields, others: list[Fields]) -> Fields:

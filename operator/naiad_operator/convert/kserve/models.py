@@ -12,7 +12,7 @@ from naiad_operator.api import store_address
 from naiad_operator.api.manifests.unvalidated import Fields, entries, part, texts
 from naiad_operator.builders import server
 from naiad_operator.convert.draft import Draft
-from naiad_operator.convert.kserve import secrets
+from naiad_operator.convert.kserve import secrets, stores
 from naiad_operator.convert.kserve.secrets import Manifests
 from naiad_operator.convert.pod import repositories
 
@@ -124,32 +124,14 @@ def _store(
     draft: Draft,
 ) -> Fields:
     """The fields of a repository; {} for an address that a service cannot read, which is reported."""
-    store = store_address.converted(uri)
-    problem = store_address.problem(store.uri if store is not None else uri)
-    if store is None or problem:
-        report(problem)
-        return {}
-    for message in (store_address.dropped(uri), store_address.doubt(store.uri)):
-        if message:
-            report(message)
-    storage = {
-        **_of_account(store.uri, namespace, others, draft),
-        **store.fields.get("storage", {}),
-    }
-    return {"storageUri": store.uri} | ({"storage": storage} if storage else {})
-
-
-def _of_account(uri: str, namespace: str, others: Manifests, draft: Draft) -> Fields:
-    """KServe reads a store with the Secrets that are attached to the ServiceAccount, by default the one that is called default."""
     account = draft.pod.get("serviceAccountName")
-    scheme = uri.partition("://")[0]
-    if scheme == "pvc":
-        return {}
-    found = secrets.storage(scheme, str(account or "default"), namespace, others)
-    if account is not None and not found:
-        message = f"KServe also reads the store with the Secrets of ServiceAccount {account}, which has no effect here: unless {account} is an identity of the cloud, write its Secret in model.storage.secretName, and its endpoint annotation in model.storage.endpoint; with both in the files, convert does that"
-        draft.of_pod("serviceAccountName", message)
-    return found
+    return stores.fields(
+        uri,
+        stores.Account(account if isinstance(account, str) else None, namespace, others),
+        report,
+        functools.partial(draft.of_pod, "serviceAccountName"),
+        field="model.",
+    )
 
 
 def _storage(namespace: str, others: Manifests, draft: Draft) -> None:

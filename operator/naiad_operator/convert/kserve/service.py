@@ -115,7 +115,7 @@ def _converted(rest: Fields, others: Manifests, pod_template: str) -> tuple[Fiel
     if patched := draft.patched():
         draft.predictor.setdefault("podTemplate", {})["spec"] = patched
     draft.notes += left(container, draft.container_path, _ADVICE, workload.OF_CONTAINER)
-    beside, notes = components.convert(part(rest, "spec"), protocol, _ADVICE)
+    beside, notes = components.convert(part(rest, "spec"), protocol, namespace, others, _ADVICE)
     draft.spec |= beside
     draft.notes += notes if place is None else (components.parted(one, place) for one in notes)
     if place is not None:
