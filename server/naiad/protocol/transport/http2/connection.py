@@ -25,6 +25,7 @@ from naiad.protocol.transport.http2.frames import (
     END_HEADERS,
     END_STREAM,
     HAS_PRIORITY,
+    HEAD_BYTES,
     MAX_FRAME_BYTES,
     MAX_STREAM_ID,
     PADDED,
@@ -55,6 +56,10 @@ _CLOSED, _OPEN, _HALF_CLOSED = State.CLOSED, State.OPEN, State.HALF_CLOSED_REMOT
 
 _READ_LONG = struct.Struct(">I").unpack_from
 
+TURN_UNITS = 1_024
+"""How much is handled in one call of `receive`, in units of some microseconds: a frame is one of them, a header block one for each 64 bytes of its list and
+each 16 of its own. A read of 256 KB can hold what takes a tenth of a second."""
+
 
 class Limits(msgspec.Struct, frozen=True):
     """What one connection may have.
@@ -77,12 +82,13 @@ class Http2Server:
         incoming: the data that come.
         began: the client's preface has come.
         asked: the client was asked to give up its table.
+        behind: frames that have come wait for the next turn: call `receive`, with no bytes, once others had theirs.
         streams: those that are open, and what is sent on them.
     """
 
     __slots__ = (
-        "_block", "_blocks", "_control", "_decoder", "_events", "_floods", "_limits", "_unread",
-        "asked", "began", "failed", "incoming", "sender", "streams",
+        "_block", "_blocks", "_control", "_decoder", "_events", "_floods", "_limits", "_turn", "_unread",
+        "asked", "began", "behind", "failed", "incoming", "sender", "streams",
     )  # fmt: skip
 
     def __init__(self, blocks: BlockCache, limits: Limits) -> None:
@@ -91,8 +97,8 @@ class Http2Server:
         self._decoder: hpack.Decoder | None = decoder(INITIAL_TABLE)
         self._floods = Floods()
         self._unread = b""
-        self.began = False
-        self.asked = False
+        self._turn = TURN_UNITS
+        self.began = self.asked = self.behind = False
         self._block: OpenBlock | None = None
         self._events: list[Event] = []
         self.failed = False
@@ -119,6 +125,7 @@ class Http2Server:
         if self.failed:
             return events
         self._events = events
+        self._turn = TURN_UNITS
         if self._unread:
             data = self._unread + data
         at = 0
@@ -133,6 +140,7 @@ class Http2Server:
         except ConnectionFault as fault:
             self.fail(fault.code, str(fault))
         self._unread = data[at:] if at < len(data) and not self.failed else b""
+        self.behind = self._turn <= 0 and len(self._unread) >= HEAD_BYTES
         if self.incoming.credit >= self._limits.connection_window >> 1:
             self._return_credit()
         return events
@@ -161,7 +169,7 @@ class Http2Server:
     def _frames(self, data: bytes, at: int) -> int:
         """Take the frames from `data[at]` on; returns where the one begins that is not whole."""
         end = len(data)
-        while end - at >= 9:  # noqa: PLR2004 - HEAD_BYTES, as a constant of the code
+        while end - at >= 9 and self._turn > 0:  # noqa: PLR2004 - HEAD_BYTES, as a constant of the code
             size_and_kind, flags, stream_id = READ_HEAD(data, at)
             kind = size_and_kind & 0xFF
             if (
@@ -172,6 +180,7 @@ class Http2Server:
             ):
                 at = whole
                 continue
+            self._turn -= 1
             size = size_and_kind >> 8
             if not kind and self._block is None and size <= MAX_FRAME_BYTES:
                 number = stream_id & MAX_STREAM_ID
@@ -223,6 +232,7 @@ class Http2Server:
         block = headers.block
         if block.fault or block.content_length not in (-1, size):
             return 0
+        self._turn -= block.size >> 6
         streams.last_id = number
         incoming.credit = credit
         stream = by_id[number] = Stream(
@@ -299,6 +309,7 @@ class Http2Server:
     def _complete(self, number: int, block: bytes, flags: int, *, whole: bool = True) -> None:
         """A whole header block: a request, or the trailers of one."""
         headers = self._decoded(block, whole=whole)
+        self._turn -= (headers.block.size >> 6) + (len(block) >> 4)
         ended = bool(flags & END_STREAM)
         if number <= self.streams.last_id:
             self._trailers(number, headers, ended=ended)

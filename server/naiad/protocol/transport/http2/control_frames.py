@@ -82,6 +82,7 @@ class ControlFrames:
     def _settings(self, flags: int, number: int, payload: bytes) -> Events:
         """SETTINGS (section 6.5)."""
         del number
+        self._floods.add(Cheap.SETTINGS)
         if flags & ACK:
             if payload:
                 raise ConnectionFault(
@@ -89,7 +90,6 @@ class ControlFrames:
                 )
             self.acknowledged += 1
             return ()
-        self._floods.add(Cheap.SETTINGS)
         values = settings.parse(payload)
         sender = self._sender
         sender.frame_limit = min(values.get(settings.MAX_FRAME_SIZE, sender.frame_limit), 1 << 20)
@@ -113,6 +113,7 @@ class ControlFrames:
     def _goaway(self, flags: int, number: int, payload: bytes) -> Events:
         """GOAWAY (section 6.8)."""
         del flags, number, payload
+        self._floods.add(Cheap.GOAWAY)
         return (GoAwayReceived(),)
 
     def _window_update(self, flags: int, number: int, payload: bytes) -> Events:

@@ -16,6 +16,7 @@ class Cheap(enum.IntEnum):
     WINDOW_UPDATE = 5
     UNKNOWN = 6
     FAULT = 7
+    GOAWAY = 8
 
 
 PER_SECOND: dict[Cheap, tuple[int, str]] = {
@@ -27,6 +28,7 @@ PER_SECOND: dict[Cheap, tuple[int, str]] = {
     Cheap.WINDOW_UPDATE: (100_000, "WINDOW_UPDATE frames"),
     Cheap.UNKNOWN: (1_000, "frames of unknown kinds"),
     Cheap.FAULT: (200, "streams with errors"),
+    Cheap.GOAWAY: (100, "GOAWAY frames"),
 }
 """How many of each a connection may send between two calls of `Floods.tick`, a second apart. A client that cancels all its calls at once resets as
 many streams as it may have open, and no more."""

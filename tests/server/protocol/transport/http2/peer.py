@@ -65,8 +65,11 @@ class Client:
         self.got()
 
     def send(self, *data: bytes) -> list[typing.Any]:
-        """Send bytes, in one piece; returns the events."""
-        return list(self.server.receive(b"".join(data)))
+        """Send bytes, in one piece; returns the events of all turns."""
+        events: list[typing.Any] = list(self.server.receive(b"".join(data)))
+        while self.server.behind:
+            events += self.server.receive(b"")
+        return events
 
     def got(self) -> list[Frame]:
         """The frames that came since this was called before."""

@@ -409,6 +409,38 @@ def test_floods_are_counted_by_the_second() -> None:
         client.server.tick()
 
 
+@pytest.mark.parametrize(
+    ("sent", "count"),
+    [
+        (frames.SETTINGS_ACK, 101),
+        (frames.ping(b"12345678"), 1_001),
+        (frame(Kind.GOAWAY, 0, 0, bytes(8)), 101),
+    ],
+)
+def test_what_costs_a_client_little_is_limited(sent: bytes, count: int) -> None:
+    client = Client()
+    *_, failed = client.send(sent * count)
+    assert failed.code is ErrorCode.ENHANCE_YOUR_CALM
+
+
+def test_much_that_comes_at_once_is_handled_in_turns() -> None:
+    """So that one client does not keep the loop from the others."""
+    numbers = range(1, 801, 2)
+    many = tuple(("a", "b") for _ in range(300))
+    short = [headers(n, block(*REQUEST)) + data(n, b"x", ended=True) for n in numbers]
+    long = [headers(n, block(*REQUEST, ("x-n", str(n)), *many), ended=True) for n in numbers[:40]]
+    for sent, turns in ((short, 2), (long, 6)):
+        server = Client().server
+        events: list[typing.Any] = list(server.receive(b"".join(sent)))
+        taken = 1
+        while server.behind:
+            assert 0 < len(events) < len(sent)
+            events += server.receive(b"")
+            taken += 1
+        assert [event.stream.id for event in events] == [2 * n + 1 for n in range(len(sent))]
+        assert taken >= turns
+
+
 _REQUESTS = st.lists(
     st.tuples(
         st.integers(0, 9),

@@ -21,6 +21,7 @@ from naiad.protocol.grpc.transport.native.call_head import (
 from naiad.protocol.grpc.transport.native.departure import Departure
 from naiad.protocol.grpc.transport.native.direct_reader import DirectReader
 from naiad.protocol.grpc.transport.native.keepalive import Keepalive, Verdict
+from naiad.protocol.grpc.transport.native.reading_turns import FULL_READ_BYTES, ReadingTurns
 from naiad.protocol.grpc.transport.native.refused import ForeignRequest, RefusedCall
 from naiad.protocol.grpc.transport.native.service import (
     DEADLINE,
@@ -68,7 +69,7 @@ class GrpcConnection(asyncio.Protocol):
 
     __slots__ = (
         "__weakref__", "_began", "_closing", "_departure", "_direct", "_goes_on", "_keepalive", "_lost", "_mark", "_peer", "_scheduled", "_service",
-        "_ticked", "_transport", "h2", "peer",
+        "_ticked", "_transport", "_turns", "h2", "peer",
     )  # fmt: skip
 
     # from `connection_made` on
@@ -84,6 +85,7 @@ class GrpcConnection(asyncio.Protocol):
         self._closing = self._lost = False
         self._direct = False  # `DirectReader` is the transport's protocol
         self._mark: LowWaterMark | None = None
+        self._turns: ReadingTurns | None = None  # of a client that sends much at once
         self._departure: Departure | None = None  # from the first GOAWAY on
         self._ticked = self._began = 0.0
 
@@ -115,9 +117,31 @@ class GrpcConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._closing:
             return  # read so that the kernel does not answer it with a reset, see `_leave`
-        self._take(self.h2.receive(data))
-        if self.h2.incoming.stream is not None:
+        self._receive(data)
+
+    def _receive(self, data: bytes) -> None:
+        h2 = self.h2
+        self._take(h2.receive(data))
+        if h2.behind or len(data) >= FULL_READ_BYTES:
+            self._end_turn()
+        if h2.incoming.stream is not None and not h2.behind:
             self._read_directly()
+
+    def _end_turn(self) -> None:
+        """Read no more before the next iteration of the loop: other clients are served meanwhile."""
+        if self._turns is None:
+            self._turns = ReadingTurns(self, self._service.loop, self._transport)
+        self._turns.end()
+
+    def go_on_reading(self) -> None:
+        """See `Reading`."""
+        if not self._closing:
+            if self.h2.sender.held:
+                return  # `resume_writing` goes on
+            if self.h2.behind:
+                self._receive(b"")
+        if not (self._transport.is_closing() or (self._turns is not None and self._turns.waits)):
+            self._transport.resume_reading()
 
     def _read_directly(self) -> None:
         """A frame is not whole, or more come behind it: have a long message read to where it belongs."""
@@ -134,6 +158,8 @@ class GrpcConnection(asyncio.Protocol):
             return []
         events = self.h2.receive_in(buffer, count)
         self._take(events)
+        if self.h2.behind:
+            self._end_turn()
         return events
 
     def direct_ended(self) -> None:
@@ -188,8 +214,7 @@ class GrpcConnection(asyncio.Protocol):
     @override
     def resume_writing(self) -> None:
         self._sent(self.h2.streams.hold(held=False))
-        if not self._transport.is_closing():
-            self._transport.resume_reading()
+        self.go_on_reading()
         self._flush()
 
     # Called by the registry and the listener

@@ -10,6 +10,8 @@ import grpc
 import grpc.aio
 import pytest
 
+from naiad.core.request import InferRequest
+from naiad.core.response import InferResponse
 from naiad.protocol.grpc.methods import INFER, Methods
 from naiad.protocol.grpc.settings import GrpcSettings, TlsSettings
 from naiad.protocol.grpc.transport.native import (
@@ -18,8 +20,9 @@ from naiad.protocol.grpc.transport.native import (
 )
 from naiad.protocol.grpc.transport.native.connection import GrpcConnection
 from naiad.protocol.grpc.transport.native.listener import NativeGrpcServer
-from naiad.protocol.transport.http2 import floods, frames
+from naiad.protocol.transport.http2 import connection as http2_connection, floods, frames
 from naiad.protocol.transport.http2.errors import ErrorCode
+from naiad.protocol.transport.http2.frames import head
 from tests.engines.interop import messages, service as interop
 from tests.server.protocol.grpc import certificates
 from tests.server.protocol.grpc.scripted_engine import ScriptedEngine, echo, small_request
@@ -93,6 +96,30 @@ async def test_calls_that_are_reset_at_once_begin_nothing(
     got = await exchanged(server, BEGIN, flood)
     assert goaway_of(got)[1] == ErrorCode.ENHANCE_YOUR_CALM
     assert len(engine.requests) < 50  # those whose reset came with a later read
+
+
+async def test_a_client_that_sends_much_at_once_is_served_in_turns(
+    server: NativeGrpcServer, engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two of them the loop does what else there is to do."""
+    monkeypatch.setattr(http2_connection, "TURN_UNITS", 32)
+    loop = asyncio.get_running_loop()
+    begun_before_others: list[int] = []
+
+    def answer(request: InferRequest) -> InferResponse:
+        if not begun_before_others:
+            begun_before_others.append(0)
+            loop.call_soon(lambda: begun_before_others.append(len(engine.requests)))
+        return echo(request)
+
+    engine.answer = answer
+    reader, writer = await asyncio.open_connection(*server.address)
+    numbers = range(1, 401, 2)
+    writer.write(BEGIN + b"".join(map(call, numbers)))
+    for number in numbers:
+        await reader.readuntil(head(0, Kind.HEADERS, frames.END_HEADERS | frames.END_STREAM, number)[3:])  # fmt: skip
+    writer.close()
+    assert 0 < begun_before_others[1] < 50
 
 
 async def test_a_refused_call_gets_its_status_once_its_client_has_finished_sending(
