@@ -32,7 +32,7 @@ READ_BY_HOST = (
 """Operators that wait for the stream."""
 
 _empty = torch.empty
-REAL_GRAPH, REAL_STREAM = torch.cuda.CUDAGraph, torch.cuda.Stream
+REAL_GRAPH, REAL_STREAM, REAL_EVENT = torch.cuda.CUDAGraph, torch.cuda.Stream, torch.cuda.Event
 
 
 def bound(function: Any, *arguments: Any, **named: Any) -> dict[str, Any]:
@@ -51,11 +51,15 @@ class Gpu:
 
     Attributes:
         log: what was done, in order.
+        entered: how often a stream became the thread's.
+        pinned: the shapes of the memory that was pinned.
         most_rows: a run of more rows finds no memory; 0 for no limit.
     """
 
     def __init__(self) -> None:
         self.log: list[str] = []
+        self.entered = 0
+        self.pinned: list[Any] = []
         self.most_rows = 0
         self.capturing: Graph | None = None
 
@@ -69,6 +73,20 @@ class Stream:
     def synchronize(self) -> None:
         assert self.gpu.capturing is None, NOT_PERMITTED
         self.gpu.log.append("synchronize")
+
+
+class Event:
+    gpu: Gpu
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        bound(REAL_EVENT.__new__, REAL_EVENT, *arguments, **named)
+
+    def record(self, stream: Stream) -> None:
+        bound(REAL_EVENT.record, self, stream)
+        self.gpu.log.append("record")
+
+    def synchronize(self) -> None:
+        self.gpu.log.append("wait")
 
 
 class Graph(TorchDispatchMode):
@@ -138,29 +156,32 @@ class MadeUpDevice(CudaDevice):
         return isinstance(result, torch.Tensor)
 
 
-@contextlib.contextmanager
-def _within(real: Any, *arguments: Any) -> collections.abc.Iterator[None]:
-    bound(real.__init__, None, *arguments)
-    yield
-
-
-def _unpinned(*shape: Any, pin_memory: bool = False, **named: Any) -> Any:
-    return _empty(*shape, **named)
-
-
 def install(monkeypatch: pytest.MonkeyPatch) -> Gpu:
     """Put it in the place of the real one, for instances of `SPEC`."""
     gpu = Gpu()
-    real_device, real_stream = torch.cuda.device, torch.cuda.StreamContext
+    real_stream = torch.cuda.StreamContext
+
+    @contextlib.contextmanager
+    def within(stream: Stream) -> collections.abc.Iterator[None]:
+        bound(real_stream.__init__, None, stream)
+        gpu.entered += 1
+        yield
+
+    def empty(*shape: Any, pin_memory: bool = False, **named: Any) -> Any:
+        if pin_memory:
+            gpu.pinned.append(shape[0])
+        return _empty(*shape, **named)
+
     monkeypatch.setattr(Stream, "gpu", gpu, raising=False)
     monkeypatch.setattr(Graph, "gpu", gpu, raising=False)
+    monkeypatch.setattr(Event, "gpu", gpu, raising=False)
     monkeypatch.setattr(torch.cuda, "Stream", Stream)
+    monkeypatch.setattr(torch.cuda, "Event", Event)
     monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: "pool")
-    monkeypatch.setattr(torch.cuda, "device", lambda index: _within(real_device, index))
-    monkeypatch.setattr(torch.cuda, "stream", lambda stream: _within(real_stream, stream))
+    monkeypatch.setattr(torch.cuda, "stream", within)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: gpu.log.append("cleaned"))
-    monkeypatch.setattr(torch, "empty", _unpinned)
+    monkeypatch.setattr(torch, "empty", empty)
     for name in ("_cuda_endAllocateToPool", "_cuda_releasePool"):
         monkeypatch.setattr(
             torch._C, name, lambda index, pool, name=name: gpu.log.append(name), raising=True

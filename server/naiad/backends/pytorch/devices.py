@@ -1,7 +1,8 @@
 """Where a model's tensors are while it runs: on the host, or on a GPU with a stream of the instance's own. Importing this imports torch.
 
-On a GPU a batch is gathered in pinned memory (ordinary memory where the config says so), from which one copy on the stream brings it to the device; results
-come back the same way. The host waits for its own stream only, so that instances do not wait for each other. A batch that runs in a CUDA graph is copied to the graph's own inputs.
+On a GPU a batch is gathered in pinned memory (ordinary memory where the config says so), from which one copy on the stream brings it to the device; the
+copies of its results are put into the stream right behind the run, before the host waits for either. The host waits for its own stream only, so that
+instances do not wait for each other. A batch that runs in a CUDA graph is copied to the graph's own inputs.
 """
 
 import collections.abc
@@ -18,6 +19,7 @@ from naiad.backends.batch import Array
 from naiad.backends.instance import Call, InputTensor, InstanceSpec
 from naiad.backends.placed_inputs import is_on_device
 from naiad.backends.pytorch.settings import DeviceSettings
+from naiad.backends.pytorch.staging import Staging
 from naiad.backends.pytorch.tensors import array_of, tensor_of
 from naiad.backends.ragged import RaggedBatches
 from naiad.config.model_config import InstanceKind
@@ -26,6 +28,9 @@ from naiad.tensors.device_array import DeviceArray
 from naiad.tensors.numbering import server_number
 
 Inputs = collections.abc.Sequence[collections.abc.Sequence[InputTensor]]
+
+Results = collections.abc.Sequence[tuple[Any, bool]]
+"""Results, each with whether it stays on the device."""
 
 CAPTURING = threading.Lock()
 """Held while a CUDA graph is captured: one at a time in a process, and torch gives no memory of a device back meanwhile."""
@@ -45,6 +50,8 @@ class Target(typing.NamedTuple):
 
 class Device:
     """The host.
+
+    A batch is gathered, run and brought back within `running`.
 
     Attributes:
         name: the device as torch writes it; None where the model itself decides (row 16.18).
@@ -81,28 +88,20 @@ class Device:
     def finish(self) -> None:
         """Wait until what has run is complete."""
 
-    def arrays(self, results: collections.abc.Sequence[Any]) -> list[Array]:
-        """Results in the host's memory; results of a model that chose its device itself may be on a GPU."""
-        return [array_of(_on_host(result)) for result in results]
-
     def staying(self, batch: collections.abc.Sequence[Call], names: list[str]) -> set[str]:
         """The outputs of a batch that stay on the device, because their receivers take them there."""
         return set()
 
-    def placed(
-        self, results: collections.abc.Sequence[tuple[Any, bool]]
-    ) -> list[Array | DeviceArray]:
-        """Results, each with whether it stays on the device; the others as `arrays`.
+    def begin_outputs(self, results: Results) -> Results:
+        """Begin to bring the results of a run to where they are wanted, while it may be running still; for `end_outputs`."""
+        return results
 
-        What stays is a copy: the model may go on writing to a tensor that it returned, and a CUDA graph does.
-        """
-        arrays = iter(self.arrays([result for result, stays in results if not stays]))
-        return [
-            copies.array_of(result.detach().clone(memory_format=torch.contiguous_format))
-            if stays
-            else next(arrays)
-            for result, stays in results
-        ]
+    def wait_for_run(self) -> None:
+        """Wait until what ran before `begin_outputs` is complete."""
+
+    def end_outputs(self, begun: Results) -> list[Array | DeviceArray]:
+        """What `begin_outputs` has begun, complete: arrays of the host, and of a device what stays there."""
+        return [array_of(_on_host(result)) for result, _ in begun]
 
     def clean(self) -> None:
         """Give back cached memory of the device."""
@@ -120,6 +119,8 @@ class CudaDevice(Device):
         self.index = index
         self._settings = settings
         self._stream = torch.cuda.Stream(device=index, priority=settings.priority)
+        self._ran = torch.cuda.Event()
+        self._staging = Staging(pinned=settings.pinned_inputs)
 
     @override
     def gathered(
@@ -143,49 +144,39 @@ class CudaDevice(Device):
         self, requests: Inputs, *, copy: bool, target: Target | None
     ) -> dict[str, Any]:
         """The inputs that every request has on a GPU already, without a way through the host; with `copy`, in memory that the model may write to."""
-        columns: dict[str, list[InputTensor]] = {tensor.name: [] for tensor in requests[0]}
-        for inputs in requests:
-            for tensor in inputs:
-                columns[tensor.name].append(tensor)
-        lists = {
-            name: column
-            for name, column in columns.items()
-            if all(is_on_device(tensor) for tensor in column)
-        }
-        with self.running():
-            found: dict[str, Any] = {}
-            for name, column in lists.items():
-                tensors = [torch.from_dlpack(each) for each in column]
-                found[name] = (
-                    _joined(tensors, copy=copy)
-                    if target is None
-                    else _joined_into(target.tensors[name], tensors, target.padding)
-                )
-            return found
+        found: dict[str, Any] = {}
+        names = [tensor.name for tensor in requests[0] if is_on_device(tensor)]
+        for name in names:
+            column = [tensor for inputs in requests for tensor in inputs if tensor.name == name]
+            if not all(is_on_device(tensor) for tensor in column):
+                continue
+            tensors = [torch.from_dlpack(each) for each in column]
+            found[name] = (
+                _joined(tensors, copy=copy)
+                if target is None
+                else _joined_into(target.tensors[name], tensors, target.padding)
+            )
+        return found
 
     def _from_host(self, requests: Inputs, target: Target | None) -> dict[str, Any]:
         padding = 0 if target is None else target.padding
-        first = requests[0]
-        texts = [tensor.name for tensor in first if tensor.array.dtype.hasobject]
-        numbers = [[tensor for tensor in inputs if tensor.name not in texts] for inputs in requests]
-        gathered = {
-            tensor.name: _empty(
-                tensor.array,
-                sum(_rows(inputs[at]) for inputs in numbers) + padding,
-                pinned=self._settings.pinned_inputs,
+        texts = [tensor.name for tensor in requests[0] if tensor.array.dtype.hasobject]
+        numbers = requests
+        if texts:
+            numbers = [[each for each in inputs if each.name not in texts] for inputs in requests]
+        staged = {
+            tensor.name: self._staging.place(
+                tensor.name, tensor.array, sum(_rows(inputs[at]) for inputs in numbers) + padding
             )
             for at, tensor in enumerate(numbers[0])
         }
-        batches.merge(
-            numbers, padding, out={name: array_of(tensor) for name, tensor in gathered.items()}
-        )
-        with self.running():
-            feeds: dict[str, Any] = {
-                name: tensor.to(self.name, non_blocking=True)
-                if target is None
-                else target.tensors[name].copy_(tensor, non_blocking=True)
-                for name, tensor in gathered.items()
-            }
+        batches.merge(numbers, padding, out={name: each.array for name, each in staged.items()})
+        feeds: dict[str, Any] = {
+            name: each.tensor.to(self.name, non_blocking=True, copy=True)
+            if target is None
+            else target.tensors[name].copy_(each.tensor, non_blocking=True)
+            for name, each in staged.items()
+        }
         for name in texts:
             feeds[name] = tensor_of(
                 batches.merge([[t for t in inputs if t.name == name] for inputs in requests])[name]
@@ -194,22 +185,21 @@ class CudaDevice(Device):
 
     def _on_device(self, feeds: dict[str, Any]) -> dict[str, Any]:
         """Tensors of the host on the device."""
-        with self.running():
-            return {
-                name: self._staged(feed).to(self.name, non_blocking=True)
-                if isinstance(feed, torch.Tensor)
-                else feed
-                for name, feed in feeds.items()
-            }
+        return {
+            name: self._staged(feed).to(self.name, non_blocking=True)
+            if isinstance(feed, torch.Tensor)
+            else feed
+            for name, feed in feeds.items()
+        }
 
     def _staged(self, feed: "torch.Tensor") -> "torch.Tensor":
         return feed.pin_memory() if self._settings.pinned_inputs else feed
 
     @override
-    @contextlib.contextmanager
-    def running(self) -> collections.abc.Iterator[None]:
-        with torch.cuda.device(self.index), torch.cuda.stream(self._stream):
-            yield
+    def running(self) -> "contextlib.AbstractContextManager[Any]":
+        # The stream's device becomes the thread's, too.
+        context: contextlib.AbstractContextManager[Any] = torch.cuda.stream(self._stream)
+        return context
 
     @override
     def finish(self) -> None:
@@ -224,22 +214,27 @@ class CudaDevice(Device):
         return batches.staying(batch, names, server_number(self.index))
 
     @override
-    def placed(
-        self, results: collections.abc.Sequence[tuple[Any, bool]]
-    ) -> list[Array | DeviceArray]:
-        return super().placed([(result, stays and self.has(result)) for result, stays in results])
+    def begin_outputs(self, results: Results) -> Results:
+        self._ran.record(self._stream)
+        return [
+            (self._begun(result, stays=stays), stays) if self.has(result) else (result, False)
+            for result, stays in results
+        ]
+
+    def _begun(self, result: Any, *, stays: bool) -> Any:
+        """A copy of a result of a run: the model may go on writing to a tensor that it returned, and a CUDA graph does."""
+        if stays:
+            return result.detach().clone(memory_format=torch.contiguous_format)
+        return _to_host(result, pinned=self._settings.pinned_outputs)
 
     @override
-    def arrays(self, results: collections.abc.Sequence[Any]) -> list[Array]:
-        with self.running():
-            copies = [
-                _to_host(result, pinned=self._settings.pinned_outputs)
-                if self.has(result)
-                else result
-                for result in results
-            ]
+    def wait_for_run(self) -> None:
+        self._ran.synchronize()
+
+    @override
+    def end_outputs(self, begun: Results) -> list[Array | DeviceArray]:
         self._stream.synchronize()
-        return [array_of(result) for result in copies]
+        return [copies.array_of(value) if stays else array_of(value) for value, stays in begun]
 
     @override
     def clean(self) -> None:
@@ -280,12 +275,6 @@ def _joined_into(
 
 def _rows(tensor: InputTensor) -> int:
     return len(tensor.array) if tensor.array.ndim else 1
-
-
-def _empty(array: Array, rows: int, *, pinned: bool) -> "torch.Tensor":
-    like = typing.cast("torch.Tensor", tensor_of(array[:1] if array.ndim else array))
-    shape = (rows, *array.shape[1:]) if array.ndim else ()
-    return torch.empty(shape, dtype=like.dtype, pin_memory=pinned)
 
 
 def _to_host(tensor: "torch.Tensor", *, pinned: bool) -> "torch.Tensor":

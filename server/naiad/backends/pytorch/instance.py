@@ -157,13 +157,14 @@ class PytorchInstance(Instance):
             )
             input_end_ns = self._now_ns()
             results = program.run(feeds) if graph is None else graph.run()
-            device.finish()
-            output_start_ns = self._now_ns()
             names = batches.wanted_names(batch, self._output_names)
             stay = device.staying(batch, names) if self._ragged is None else set[str]()
-            arrays = device.placed(
+            begun = device.begin_outputs(
                 [(self._result(name, results, padding), name in stay) for name in names]
             )
+            device.wait_for_run()
+            output_start_ns = self._now_ns()
+            arrays = device.end_outputs(begun)
         return _Ran(names, arrays, input_end_ns, output_start_ns, padding)
 
     def _graph(

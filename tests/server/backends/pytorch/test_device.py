@@ -15,6 +15,7 @@ from naiad.config.model_config import InstanceKind
 from naiad.core.messages import model_config_pb2
 
 PACKAGE = "naiad.backends.pytorch."
+NAMES = ("tensors", "staging", "devices")
 
 
 def settings(optimization: str) -> DeviceSettings:
@@ -28,13 +29,10 @@ def devices(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     torch = mock.MagicMock()
     torch.Tensor = mock.MagicMock
     monkeypatch.setitem(sys.modules, "torch", torch)
-    for name in ("tensors", "devices"):
+    for name in NAMES:
         monkeypatch.delitem(sys.modules, PACKAGE + name, raising=False)
     found = importlib.import_module(PACKAGE + "devices")
-    for name in (
-        "tensors",
-        "devices",
-    ):  # restored to what they were, so that no other test sees the made-up torch
+    for name in NAMES:  # restored to what they were, so that no other test sees the made-up torch
         monkeypatch.delitem(sys.modules, PACKAGE + name)
     return found
 
@@ -67,5 +65,5 @@ def test_they_reach_torch(devices: types.ModuleType, *, inputs: bool, outputs: b
         )
         device.gathered([[tensor]], copy=False)
     assert torch.empty.call_args.kwargs["pin_memory"] is inputs
-    device.arrays([mock.MagicMock(is_cuda=True)])
+    device.begin_outputs([(mock.MagicMock(is_cuda=True), False)])
     assert torch.empty.call_args.kwargs["pin_memory"] is outputs
