@@ -48,6 +48,12 @@ _OF_PARENTS: list[object] = []
 _NO_FILES: collections.abc.Mapping[str, bytes] = types.MappingProxyType({})
 
 
+_REFUSED = {
+    **LOGGING,
+    "models": "there is no such option: functions of the program are given as functions=[…], folders of models as model_repository, and load_model says which of their models are loaded",
+}
+
+
 class AsyncServer:
     """Serves a model repository to the program that it is a part of, on the event loop of `start`; use it in an `async with`.
 
@@ -71,7 +77,7 @@ class AsyncServer:
         **options: Values,
     ) -> None:
         self._options = keyword_options(
-            repositories(model_repository), options, refused=LOGGING, needs_repository=False
+            repositories(model_repository), options, refused=_REFUSED, needs_repository=False
         )
         self._functions = BoundFunctions(functions)
         self._run: Run | None = None

@@ -36,8 +36,9 @@ def repositories(
         return [given]
     several: list[typing.Any] = [*given] if _is_iterable(given) else [given]
     if not all(isinstance(each, str | pathlib.Path) for each in several):
+        functions = "; functions of the program are given as functions=[…]"
         raise ValueError(
-            f"model_repository={given!r}: expected a folder, an address of an object store, or a list of them"
+            f"model_repository={given!r}: expected a folder, an address of an object store, or a list of them{functions * any(map(callable, several))}"
         )
     return several
 
