@@ -93,6 +93,7 @@ def examine(
         *metadata.of_service(manifest),
         *_bound(manifest, profile),
         *_of_spec(effective, filled, options),
+        *traffic.switched_off(part(manifest, "spec")),
         *pods.without_containers(children, "spec.predictor.podTemplate"),
         *elsewhere,
     ]

@@ -1,10 +1,10 @@
-"""Checks hosts and ranges of addresses that look right and that the API server refuses in an Ingress, a route or a Service."""
+"""Checks hosts and ranges of addresses that look right and that the API server refuses in an Ingress, a route or a Service; and parts that are not switched on."""
 
 import ipaddress
 import typing
 
 from naiad_operator.api.manifests.unvalidated import part
-from naiad_operator.check.finding import Findings, error, texts
+from naiad_operator.check.finding import Findings, error, texts, warning
 
 _LONGEST_LABEL = 63
 
@@ -27,6 +27,15 @@ def findings(spec: typing.Any) -> Findings:
         if isinstance(host, str) and host and not all(_is_label(one) for one in host.split(".")):
             message = f"is {host!r}: the parts between dots have 1 to {_LONGEST_LABEL} characters, and begin and end with a letter or a digit"
             yield error(where, message)
+
+
+def switched_off(spec: typing.Any) -> Findings:
+    """Parts with fields that have no effect, because nothing switches them on or off; `spec` is as written, without defaults."""
+    for name, made in (("ingress", "an Ingress"), ("networkPolicy", "a NetworkPolicy")):
+        fields = part(spec, name)
+        if fields and "enabled" not in fields:
+            message = f"has no effect: there is {made} only with enabled: true, and enabled is false when it is not set: write enabled: true, or enabled: false if there is to be none for now"
+            yield warning(f"spec.{name}", message)
 
 
 def _is_range(text: str) -> bool:

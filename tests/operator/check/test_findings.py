@@ -423,3 +423,19 @@ def test_an_annotation_of_upgrades_that_the_operator_does_not_know_is_an_error(c
         "metadata.annotations[serving.naiad.dev/upgrades]: is 'skip': write Pause or Skip" in text
     )
     assert "upgrade-order]: is 'first': write an integer" in text
+
+
+@pytest.mark.parametrize("enabled", [None, False, True])
+@pytest.mark.parametrize(
+    ("field", "given"),
+    [("ingress", {"host": "demo.example.com"}), ("networkPolicy", {"allowExternal": True})],
+)
+def test_a_part_that_nothing_switches_on_is_a_warning(
+    check: RUN, field: str, given: dict[str, typing.Any], *, enabled: bool | None
+) -> None:
+    service = manifests.resource()
+    service["spec"][field] = given | ({} if enabled is None else {"enabled": enabled})
+    _, lines = check(service)
+    said = [one for one in lines if f"spec.{field}: " in one and "has no effect" in one]
+    assert bool(said) == (enabled is None), lines
+    assert not said or "write enabled: true" in said[0]
