@@ -36,6 +36,10 @@ def read_labels(message: Any, findings: Findings, model_dir: pathlib.Path) -> La
             if not is_file(path):
                 raise FileNotFoundError(errno.ENOENT, why_no_file(path))
             labels[output.name] = split(path.read_bytes())
+            if other := _first_other(labels[output.name]):
+                findings.warnings.append(
+                    f"label file {path}, line {other}: the label is not UTF-8: a JSON response with it is sent as it is, as in Triton, and is not valid JSON: save the file as UTF-8"
+                )
         except OSError as error:
             findings.add(
                 field,
@@ -53,6 +57,16 @@ def split(text: bytes) -> tuple[bytes, ...]:
     if not lines[-1]:
         lines.pop()
     return tuple(lines)
+
+
+def _first_other(labels: collections.abc.Sequence[bytes]) -> int:
+    """The line of the first label that is not UTF-8; 0 for none."""
+    for line, label in enumerate(labels, 1):
+        try:
+            label.decode()
+        except UnicodeDecodeError:
+            return line
+    return 0
 
 
 def inherited(

@@ -12,6 +12,7 @@ from naiad.hosts.link import codec
 from naiad.hosts.link.payload import Payload
 from naiad.hosts.packing import described
 from naiad.hosts.worker import warmup
+from naiad.metrics.repeated import record_repeated
 from naiad.metrics.statistics import MICROSECOND, BatchTiming, ModelStatistics
 
 _MILLISECOND_NS = 1_000 * MICROSECOND
@@ -85,10 +86,15 @@ class Warmup:
     def ran(self, batches: collections.abc.Iterable[collections.abc.Sequence[int]]) -> None:
         """An instance has run its samples: the numbers of each `WarmupBatch`."""
         wall_ms = self._clock.wall_ns() // _MILLISECOND_NS
-        for rows, begun_ns, input_end_ns, output_start_ns, ended_ns in batches:
+        for rows, begun_ns, input_end_ns, output_start_ns, ended_ns, times in batches:
             timing = BatchTiming(
                 input_end_ns - begun_ns, output_start_ns - input_end_ns, ended_ns - output_start_ns
             )
+            if times > 1:
+                record_repeated(
+                    self._statistics, rows=rows, times=times, total=timing, wall_ms=wall_ms
+                )
+                continue
             self._statistics.record_execution(batch_size=rows, timing=timing, wall_ms=wall_ms)
             self._statistics.record_successes(
                 rows=rows,

@@ -108,10 +108,10 @@ class Summaries:
         self.cache_hit = Summary(clock)
         self.cache_miss = Summary(clock)
 
-    def requested(self, request_ns: int, queue_ns: int) -> None:
-        """Count the times of a successful request."""
-        self.request.observe(request_ns // _NS_PER_US)
-        self.queue.observe(queue_ns // _NS_PER_US)
+    def requested(self, request_ns: int, queue_ns: int, *, times: int = 1) -> None:
+        """Count the times of a successful request, or of so many equal ones."""
+        self.request.observe(request_ns // _NS_PER_US, times=times)
+        self.queue.observe(queue_ns // _NS_PER_US, times=times)
 
     def computed(self, input_ns: int, infer_ns: int, output_ns: int, *, requests: int) -> None:
         """Count the parts of the execution of a batch of so many successful requests."""

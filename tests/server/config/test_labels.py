@@ -45,6 +45,15 @@ def test_a_config_has_the_labels_of_its_files(tmp_path: pathlib.Path) -> None:
     assert resolution.draft.labels == {"y": (b"cat", b"dog")}
 
 
+def test_a_label_that_is_not_utf8_is_a_warning_with_its_line(tmp_path: pathlib.Path) -> None:
+    folder = make_model(tmp_path, CONFIG, files={"1/model.onnx": X})
+    (folder / "names.txt").write_bytes("café\n".encode() + "café\n".encode("latin-1"))
+    (warning,) = [each for each in resolve(folder).warnings if "label" in each]
+    assert warning.startswith(f"label file {folder / 'names.txt'}, line 2: the label is not UTF-8")
+    (folder / "names.txt").write_text("café\n")
+    assert not [each for each in resolve(folder).warnings if "label" in each]
+
+
 def test_a_file_that_cannot_be_read_is_a_problem_at_its_line(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

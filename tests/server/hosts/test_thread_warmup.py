@@ -14,6 +14,7 @@ from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
 from naiad.errors import InferenceError, invalid
 from naiad.hosts.warmup import Warmup, WarmupRequest
+from naiad.hosts.worker.warmup import MOST_BATCHES
 from naiad.metrics.statistics import ModelStatistics
 from tests.server.hosts.test_thread import AnsweringInstance
 from tests.server.hosts.threads import GIVE_UP_S, Hosted, run
@@ -47,6 +48,22 @@ async def test_samples_run_in_the_thread_of_the_batches_and_are_counted(hosted: 
     assert (counted.execution_count, counted.inference_count) == (3, 6)
     await run(host)
     assert len(instance.executed) == 4
+
+
+async def test_a_warmup_of_many_iterations_is_counted_whole_in_bounded_memory(
+    hosted: Hosted,
+) -> None:
+    instance = ScriptedInstance()
+    counted = ModelStatistics()
+    count = 3 * MOST_BATCHES
+    warm = warmup(batch_size=2, count=count, statistics=counted)
+    ran = await hosted(instance).warm_up(warm.in_thread(0), lambda: None)
+    assert len(instance.executed) == count
+    assert len(ran) == MOST_BATCHES + 1
+    warm.ran(ran)
+    assert (counted.execution_count, counted.inference_count) == (count, 2 * count)
+    assert sum(counted.request_time.counts) == 2 * count
+    assert counted.success_ns == counted.request_time.total > 0
 
 
 async def test_a_failure_names_the_sample_and_leaves_a_host_that_can_be_closed(

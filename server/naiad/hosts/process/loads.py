@@ -64,7 +64,7 @@ class Loading:
         if kind == kinds.LOADED:
             loaded = codec.read_json(header)
             threads = list(map(int, loaded.get("threads", ())))
-            warmup = [_five(numbers) for numbers in loaded.get("warmup", ())]
+            warmup = [_six(numbers) for numbers in loaded.get("warmup", ())]
             self.ended.set_result(
                 Loaded(
                     threads,
@@ -84,10 +84,9 @@ class Loading:
             self.ended.set_exception(error)
 
 
-def _five(numbers: collections.abc.Iterable[object]) -> list[int]:
-    rows, *times = (int(str(number)) for number in numbers)
-    begun, input_end, output_start, ended = times
-    return [rows, begun, input_end, output_start, ended]
+def _six(numbers: collections.abc.Iterable[object]) -> list[int]:
+    rows, begun, input_end, output_start, ended, times = (int(str(number)) for number in numbers)
+    return [rows, begun, input_end, output_start, ended, times]
 
 
 class InstanceLoads:

@@ -31,14 +31,46 @@ class Sample(NamedTuple):
     make_call: "Callable[[], Any]"
 
 
+MOST_BATCHES = 1_000
+"""Batches that are told one by one; of a warmup with more, a number for each would fill the memory."""
+
+
 class WarmupBatch(NamedTuple):
-    """A batch that was executed: its rows, and its times (monotonic)."""
+    """A batch that was executed: its rows, and its times (monotonic).
+
+    Attributes:
+        times: how many batches of as many rows it stands for; with more than one, the times are as if they had run one after the other from 0 on, each
+            part of all of them behind the part before.
+    """
 
     rows: int
     begun_ns: int
     input_end_ns: int
     output_start_ns: int
     ended_ns: int
+    times: int = 1
+
+
+class _Ran:
+    """The batches that were executed, in bounded memory."""
+
+    def __init__(self) -> None:
+        self._first: list[WarmupBatch] = []
+        self._others: dict[int, list[int]] = {}
+
+    def add(self, batch: WarmupBatch) -> None:
+        if len(self._first) < MOST_BATCHES:
+            self._first.append(batch)
+            return
+        sums = self._others.setdefault(batch.rows, [0, 0, 0, 0])
+        sums[0] += batch.input_end_ns - batch.begun_ns
+        sums[1] += batch.output_start_ns - batch.begun_ns
+        sums[2] += batch.ended_ns - batch.begun_ns
+        sums[3] += 1
+
+    def all(self) -> "list[WarmupBatch]":
+        others = [WarmupBatch(rows, 0, *sums) for rows, sums in self._others.items()]
+        return self._first + others
 
 
 def run(
@@ -60,14 +92,14 @@ def run(
     """
     responder = _Responder()
     instance.respond_through(responder)
-    ran: list[WarmupBatch] = []
+    ran = _Ran()
     for sample in samples:
         for _ in range(sample.iterations):
             advance()
             for size in sample.batch_sizes:
                 calls = [sample.make_call() for _ in range(size)]
-                ran.append(_execute(instance, sample.name, calls, responder, now_ns))
-    return ran
+                ran.add(_execute(instance, sample.name, calls, responder, now_ns))
+    return ran.all()
 
 
 def _execute(

@@ -16,6 +16,7 @@ from naiad.core.request import InferRequest
 from naiad.core.tensor import Tensor
 from naiad.errors import ErrorCode, InferenceError
 from naiad.hosts.warmup import Warmup, WarmupRequest
+from naiad.hosts.worker.warmup import MOST_BATCHES
 from naiad.metrics.statistics import ModelStatistics
 from tests.server.backends.configs import tensor
 from tests.server.hosts.process.test_instances import notes, start
@@ -93,6 +94,16 @@ async def test_samples_are_executed_in_their_order_and_counted_before_the_load_e
     assert {size: each.count for size, each in counted.batches.items()} == {1: 2, 3: 1}
     assert counted.success_ns >= counted.compute_infer_ns > 0
     assert answers(await hosted.run()) == [{"OUT": [[1, 2]]}]
+
+
+async def test_many_iterations_are_counted_whole(hosts: Hosts) -> None:
+    count = MOST_BATCHES + 200
+    warmup = Recorded(sample(numbers(1, 2), count=count))
+    await hosts.start("def execute(self, requests): return same(requests)", warmup=warmup)
+    assert warmup.begun == count
+    counted = warmup.statistics
+    assert (counted.inference_count, counted.execution_count) == (count, count)
+    assert {size: each.count for size, each in counted.batches.items()} == {1: count}
 
 
 async def test_strings_and_large_tensors_arrive_as_they_are(
