@@ -11,7 +11,6 @@ and escapes nothing.
 import collections.abc
 import contextlib
 import datetime as dt
-import io
 import itertools
 import json
 import logging
@@ -25,6 +24,7 @@ import weakref
 from typing_extensions import override
 
 from naiad.errors import unavailable
+from naiad.log_file import LogFile
 from naiad.log_text import escaped, indented, is_plain, message_of
 
 VERBOSE = logging.DEBUG
@@ -187,23 +187,20 @@ class _Lines(logging.StreamHandler[typing.TextIO]):
 
 
 class _FileLines(_Lines):
-    """The same to a file, without a buffer: lines that a full disk refused would be written again and again."""
+    """The same to a file.
+
+    Raises:
+        OSError: the file cannot be opened.
+    """
 
     def __init__(self, path: str) -> None:
-        raw = io.FileIO(path, "a")
-        stream = io.TextIOWrapper(
-            typing.cast(typing.BinaryIO, raw),
-            encoding="utf-8",
-            errors="backslashreplace",  # as standard error: a model may log half a surrogate pair
-            write_through=True,
-        )
-        super().__init__(stream, title=f"--log-file={path}")
+        self._file = LogFile(path)
+        super().__init__(typing.cast(typing.TextIO, self._file), title=f"--log-file={path}")
 
     @override
     def close(self) -> None:
         super().close()
-        with contextlib.suppress(OSError):
-            self.stream.close()
+        self._file.close()
 
 
 FORMATS = ("default", "ISO8601")

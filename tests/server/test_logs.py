@@ -3,7 +3,6 @@
 import collections.abc
 import contextlib
 import errno
-import io
 import json
 import logging
 import os
@@ -12,7 +11,6 @@ import re
 from typing import Any
 
 import pytest
-from typing_extensions import override
 
 from naiad import logs
 
@@ -126,17 +124,14 @@ def test_lines_that_cannot_be_written_are_reported_once_until_some_can(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "log"
-    real = io.TextIOWrapper.write
-    full = True
+    real, full = os.write, True
 
-    class Disk(io.TextIOWrapper):
-        @override
-        def write(self, text: str, /) -> int:
-            if full:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            return real(self, text)
+    def disk(descriptor: int, data: memoryview) -> int:
+        if full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(descriptor, data)
 
-    monkeypatch.setattr(io, "TextIOWrapper", Disk)
+    monkeypatch.setattr(os, "write", disk)
     log = logging.getLogger("naiad.test")
     with configured(file=str(file)):
         for _ in range(3):
