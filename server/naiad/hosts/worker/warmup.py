@@ -32,7 +32,7 @@ class Sample(NamedTuple):
 
 
 MOST_BATCHES = 1_000
-"""Batches that are told one by one; of a warmup with more, a number for each would fill the memory."""
+"""Batches with times of their own; of a warmup with more, those of each would fill the memory."""
 
 
 class WarmupBatch(NamedTuple):
