@@ -28,7 +28,10 @@ BATCHED = "max_batch_size: 4"
 )
 def test_a_value_without_a_dimension_has_one_in_requests(tmp_path: pathlib.Path, text: str) -> None:
     instance = instance_of(double(tmp_path / "m", []), text)
-    assert values(run(instance, inference(tensor("x", [3], FP32), rows=1))[0]) == {"y": [6.0]}
+    given = np.array([3], np.float32)
+    given.flags.writeable = False  # as what arrives over the wire
+    for each in (tensor("x", [3], FP32), Tensor("x", FP32, (1,), given)):
+        assert values(run(instance, inference(each, rows=1))[0]) == {"y": [6.0]}
 
 
 def test_no_rows_give_no_rows(tmp_path: pathlib.Path) -> None:

@@ -1,5 +1,6 @@
 """`naiad check` says of a broken PyTorch model what the server says of it, in the same words, without importing torch."""
 
+import io
 import pathlib
 import pickle
 import subprocess
@@ -30,8 +31,6 @@ def script(module: torch.nn.Module) -> bytes:
 
 def checkpoint() -> bytes:
     """What `torch.save` writes."""
-    import io  # noqa: PLC0415
-
     content = io.BytesIO()
     torch.save({"w": torch.ones(1)}, content)
     return content.getvalue()
@@ -41,6 +40,22 @@ def parameter(key: str, value: str) -> str:
     return f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n'
 
 
+class Predicts(torch.nn.Module):
+    @torch.jit.export  # type: ignore[untyped-decorator]
+    def predict(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+
+def program() -> bytes:
+    """A program of torch.export that takes 1 to 4 rows."""
+    rows = torch.export.Dim("rows", min=1, max=4)
+    content = io.BytesIO()
+    torch.export.save(torch.export.export(Linear(), (torch.ones(2, 4),), dynamic_shapes={"x": {0: rows}}), content)  # fmt: skip
+    return content.getvalue()
+
+
+WITH_WEIGHTS = "import torch\nclass Net(torch.nn.Linear):\n    def __init__(self):\n        super().__init__(4, 3)\n"
+PREDICTS, DOUBLE = script(Predicts()), program()
 LINEAR, TWO, NUMBER, CHECKPOINT = script(Linear()), script(Two()), script(Number()), checkpoint()
 
 
@@ -75,8 +90,19 @@ BROKEN = {
         files={"1/model.py": "import torch\n"},
     ),
     "runtime": linear('runtime: "other.py"\n'),
-    "no_class": Broken(
-        config=CODE_HEAD + X + OUT, files={"1/model.py": "import torch\n"}, load=True
+    "no_class": Broken(config=CODE_HEAD + X + OUT, files={"1/model.py": "import torch\n"}),
+    "no_forward": Broken(config=HEAD + X + OUT, files={"1/model.pt": PREDICTS}),
+    "code_with_an_error": Broken(config=CODE_HEAD + X + OUT, files={"1/model.py": "def ("}),
+    "weights_that_are_a_model": Broken(
+        config=CODE_HEAD + X + OUT, files={"1/model.py": WITH_WEIGHTS, "1/model.pt": LINEAR}
+    ),
+    "a_sequence_of_a_program": Broken(
+        config='platform: "torch_aoti" max_batch_size: 4 sequence_batching {}\n' + X + OUT,
+        files={"1/model.pt2": DOUBLE},
+    ),
+    "too_many_rows_of_a_program": Broken(
+        config='platform: "torch_aoti" max_batch_size: 5\n' + X.replace('"x"', '"INPUT__0"') + OUT,
+        files={"1/model.pt2": DOUBLE},
     ),
     "no_code": Broken(config=CODE_HEAD + X + OUT, files={"1/weights.bin": b""}),
     "code_that_raises": Broken(

@@ -1,5 +1,6 @@
 """Models of torch.export through the backend, against torch itself (row 16.16)."""
 
+import contextlib
 import io
 import pathlib
 import pickle
@@ -11,6 +12,7 @@ import pytest
 import torch
 from typing_extensions import override
 
+from naiad.backends.pytorch import io_check, program_file
 from naiad.config.model_config import ModelConfig, TensorSpec
 from naiad.core import datatypes
 from naiad.errors import InferenceError
@@ -178,3 +180,45 @@ def test_a_sequence_batcher_is_refused(tmp_path: pathlib.Path) -> None:
     config.message.sequence_batching.SetInParent()
     with pytest.raises(InferenceError, match="platform torch_aoti has no sequence batching"):
         instance_of(double(tmp_path), config)
+
+
+def test_more_rows_than_a_model_was_exported_for_are_refused_at_the_load(
+    tmp_path: pathlib.Path,
+) -> None:
+    few = torch.export.Dim("few", min=1, max=4)
+    folder = export(tmp_path, Double(), (torch.ones(2, 2),), dynamic_shapes={"x": {0: few}})
+    with pytest.raises(
+        InferenceError, match="for at most 4 rows of input 'INPUT__0', and its max_batch_size is 8"
+    ):
+        instance_of(folder, aoti(pairs("INPUT__0"), pairs("RESULT")))
+    instance_of(folder, aoti(pairs("INPUT__0"), pairs("RESULT"), max_batch_size=4))
+
+
+class Scaled(torch.nn.Module):
+    def forward(self, x: torch.Tensor, k: int, y: torch.Tensor, z: Any) -> Any:
+        return x * k + y, x.shape[0]
+
+
+def test_arguments_that_are_not_tensors_have_the_values_of_the_export(
+    tmp_path: pathlib.Path,
+) -> None:
+    given = (torch.ones(2, 2), 3, torch.ones(2, 2), None)
+    shapes = ({0: ROWS}, None, {0: ROWS}, None)
+    folder = export(tmp_path, Scaled(), given, dynamic_shapes=shapes)
+    names = pairs("INPUT__0", "ARGS[2]")
+    for config in (aoti(names, pairs("RESULT[0]")), aoti(names[::-1], pairs("RESULT[0]"))):
+        x, y = tensor("INPUT__0", [[1.0, 2.0]], FP32), tensor("ARGS[2]", [[10.0, 20.0]], FP32)
+        request = inference(*((x, y) if config.inputs[0].name == "INPUT__0" else (y, x)))
+        assert values(run(instance_of(folder, config), request)[0]) == {"RESULT[0]": [[13.0, 26.0]]}
+    with pytest.raises(InferenceError, match="expects 1 inputs, model provides 2: add INPUT__2"):
+        instance_of(folder, aoti(pairs("INPUT__0"), pairs("RESULT[0]")))
+    with pytest.raises(InferenceError, match="'INPUT__1' is not a tensor: it always has the value that the model was exported with, 3"):  # fmt: skip
+        instance_of(folder, aoti([*names, *pairs("INPUT__1")], pairs("RESULT[0]")))
+    with pytest.raises(InferenceError, match=r"output 'RESULT\[1\]' is not a tensor"):
+        instance_of(folder, aoti(names, pairs("RESULT[1]")))
+    # What `naiad check` reads without torch says the same.
+    for config, said in ((aoti(names, pairs("RESULT[0]")), ""), (aoti(names, pairs("RESULT[1]")), "not a tensor"), (aoti([*names, *pairs("KWARGS[k]")], pairs("RESULT[0]")), "no input")):  # fmt: skip
+        program = program_file.read(folder / "1" / "model.pt2")
+        assert program is not None
+        with pytest.raises(InferenceError, match=said) if said else contextlib.nullcontext():
+            io_check.check(config, program)

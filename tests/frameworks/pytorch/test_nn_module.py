@@ -128,9 +128,11 @@ def test_weights_are_never_unpickled_as_code(tmp_path: pathlib.Path) -> None:
 
     (tmp_path / "1").mkdir()
     torch.save({"scale": Bomb()}, tmp_path / "1" / "model.pt")
-    with pytest.raises(InferenceError, match="failed to load model 'm'"):
+    with pytest.raises(InferenceError, match="failed to load model 'm'") as caught:
         written(tmp_path)
     assert not (tmp_path / "ran").exists()
+    assert "something else than weights, which may run any code and is not read: it asks for io.open: save it" in caught.value.message  # fmt: skip
+    assert "\n" not in caught.value.message
 
 
 def test_a_folder_without_a_model_is_unavailable(tmp_path: pathlib.Path) -> None:
@@ -138,3 +140,26 @@ def test_a_folder_without_a_model_is_unavailable(tmp_path: pathlib.Path) -> None
     with pytest.raises(InferenceError, match="No model found in") as caught:
         instance_of(tmp_path, config())
     assert caught.value.code is ErrorCode.UNAVAILABLE
+
+
+def test_a_list_of_text_is_one_output_and_a_dict_is_refused(tmp_path: pathlib.Path) -> None:
+    texts = torch_config(
+        runtime="model.py", max_batch_size=0, inputs=[spec("A", datatypes.BYTES, (-1,))], outputs=[spec("B", datatypes.BYTES, (-1,))],
+        parameters={"TORCH_COMPILE_OPTIONAL_PARAMETERS": '{"disable": true}'},
+    )  # fmt: skip
+    code = "import torch\nclass Net(torch.nn.Module):\n    def forward(self, a):\n        return [each + '!' for each in a]\n"
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "model.py").write_text(code)
+    instance = instance_of(tmp_path, texts)
+    for given in ([b"a", b"\xc3\xa9"], []):
+        request = inference(tensor("A", given, datatypes.BYTES), rows=1)
+        assert values(run(instance, request)[0])["B"] == [each + b"!" for each in given]
+    for returned, kind in (("{'B': a}", "dict"), ("torch.ones(2).to_sparse()", "torch.sparse_coo")):
+        (tmp_path / "1" / "model.py").write_text(
+            code.replace("[each + '!' for each in a]", returned)
+        )
+        with pytest.raises(InferenceError, match=f"an output must be .*received .*{kind}"):
+            run(
+                instance_of(tmp_path, texts),
+                inference(tensor("A", [b"a"], datatypes.BYTES), rows=1),
+            )

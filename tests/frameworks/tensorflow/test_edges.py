@@ -25,6 +25,12 @@ class Same(tf.Module):
     def texts(self, x: tf.Tensor) -> Any:
         return {"y": tf.identity(x)}
 
+    @function(
+        tf.TensorSpec([None, 2], tf.float32, name="x"), tf.TensorSpec([], tf.float32, name="k")
+    )
+    def scaled(self, x: tf.Tensor, k: tf.Tensor) -> Any:
+        return {"y": x * k, "k": k}
+
     @function(tf.TensorSpec([None, 2], tf.int32, name="x"))
     def quotients(self, x: tf.Tensor) -> Any:
         return {"y": x[:, :1] // x[:, 1:]}
@@ -58,3 +64,32 @@ def test_the_reason_stands_first(tmp_path: pathlib.Path) -> None:
     assert "\n" not in message
     good = inference(tensor("x", [[6, 3]], datatypes.INT32))
     assert values(run(instance, good)[0]) == {"y": [[2]]}
+
+
+SCALED = """
+input [ { name: "x" data_type: TYPE_FP32 dims: [ -1, 2 ] }, { name: "k" data_type: TYPE_FP32 dims: [ 1 ] } ]
+output [ { name: "y" data_type: TYPE_FP32 dims: [ -1, 2 ] }, { name: "k" data_type: TYPE_FP32 dims: [ 1 ] } ]
+"""
+
+
+def test_a_value_without_a_dimension_has_one_in_requests(tmp_path: pathlib.Path) -> None:
+    module = Same()
+    saved = save(tmp_path / "m", module, serving_default=module.scaled)
+    graph = tf.Graph()
+    with graph.as_default():
+        x = tf.compat.v1.placeholder(tf.float32, [None, 2], "x")
+        k = tf.compat.v1.placeholder(tf.float32, [], "k")
+        tf.multiply(x, k, name="y")
+        tf.identity(k, name="same")
+    definition = tmp_path / "g" / "1" / "model.graphdef"
+    definition.parent.mkdir(parents=True)
+    definition.write_bytes(graph.as_graph_def().SerializeToString())
+    of_graph = SCALED.rpartition('"k"')
+    for model, text in (
+        (saved, f'platform: "tensorflow_savedmodel" {SCALED}'),
+        (tmp_path / "g", f'platform: "tensorflow_graphdef" {of_graph[0]}"same"{of_graph[2]}'),
+    ):
+        request = inference(tensor("x", [[1, 2]], FP32), tensor("k", [3], FP32), rows=1)
+        answer = values(run(instance_of(model, text), request)[0])
+        assert answer.pop("y") == [[3, 6]]
+        assert list(answer.values()) == [[3]]

@@ -383,6 +383,14 @@ ONE_OUTPUT = 'output { name: "y" data_type: TYPE_FP32 dims: 1 }'
             '{folder}/1 holds net.onnx: rename it to model.onnx, or write backend: "onnxruntime" and default_model_filename: "net.onnx"',
         ),
         (
+            ["1/model.savedmodel"],
+            "{folder}/1/model.savedmodel is a file, and a model of tensorflow is a folder of that name: copy the folder there",
+        ),
+        (
+            ["1/model.pt/data.pkl"],
+            "{folder}/1/model.pt is a folder, and a model of pytorch is a file of that name: copy the file there",
+        ),
+        (
             ["1/weights.bin"],
             (
                 'write backend: "tensorflow" or backend: "tensorrt" or backend: "onnxruntime" or backend: "openvino" or backend: "pytorch" or backend: "caffe2" or backend: "python" or backend: "dali" or backend: "fil", or put '

@@ -128,7 +128,8 @@ class OpenvinoInstance(Instance):
         inputs = [call.request.inputs for call in batch]
         feeds = batches.merge(inputs, padding) if ragged is None else ragged.merge(inputs)
         for name in self._scalars:
-            feeds[name] = feeds[name].reshape(())
+            # OpenVINO writes to a shared array without dimensions, and that of a request is not to be written to.
+            feeds[name] = feeds[name].reshape(()).copy()
         input_end_ns = self._now_ns()
         try:
             results = request.infer(feeds, share_inputs=True, share_outputs=True)

@@ -7,9 +7,13 @@ it is opened and holds no model, only weights or an object of a class that is no
 import enum
 import pathlib
 import zipfile
+import zlib
 
 from naiad.backends.pytorch import storages
 from naiad.errors import InferenceError, internal
+
+_PIECE = 1 << 20
+"""Bytes that are read at once."""
 
 _EXPORT = "torch.export.save(torch.export.export(model, example_inputs), 'model.pt2'), with platform: \"torch_aoti\""
 _SCRIPT = "torch.jit.script(model).save('model.pt')"
@@ -56,6 +60,10 @@ def check(path: pathlib.Path, kind: Kind, *, model: str, expects_program: bool) 
         InferenceError: INTERNAL: it is not, or lacks bytes of a tensor; says how to make one.
     """
     programs = (Kind.EXPORTED, Kind.COMPILED)
+    if kind in programs and expects_program and (fault := _damaged_text(path)):
+        raise internal(
+            f"failed to load model '{model}': '{path.name}' is damaged: {fault}: copy it again, or save the model again"
+        )
     if kind is Kind.TORCHSCRIPT and not expects_program:
         if fault := storages.fault(path):
             raise internal(
@@ -65,6 +73,22 @@ def check(path: pathlib.Path, kind: Kind, *, model: str, expects_program: bool) 
     if kind in programs and expects_program:
         return
     raise _wrong(path, kind, model=model, expects_program=expects_program)
+
+
+def _damaged_text(path: pathlib.Path) -> str:
+    """What is wrong with the first of the files in an archive that describe the program: torch's own error would be that of a text which cannot be decoded."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for name in archive.namelist():
+                if name.endswith(".json"):
+                    with archive.open(name) as file:
+                        while file.read(_PIECE):
+                            pass
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        return str(error)
+    except storages.UNREADABLE:
+        return ""
+    return ""
 
 
 def _wrong(path: pathlib.Path, kind: Kind, *, model: str, expects_program: bool) -> InferenceError:

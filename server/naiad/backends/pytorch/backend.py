@@ -13,7 +13,7 @@ from naiad.backends import reasons
 from naiad.backends.backend import ModelSource
 from naiad.backends.instance import Instance, InstanceSpec, LoadedModel
 from naiad.backends.plugin import BackendContext
-from naiad.backends.pytorch import exported, nn_module, torchscript
+from naiad.backends.pytorch import exported, io_check, nn_module, torchscript
 from naiad.backends.pytorch.cuda_graphs.capture import captured
 from naiad.backends.pytorch.cuda_graphs.graphs import Graphs
 from naiad.backends.pytorch.cuda_graphs.planning import wants_graphs
@@ -25,7 +25,7 @@ from naiad.backends.pytorch.program import Program, load_operators, set_threads
 from naiad.backends.pytorch.settings import Settings, device_settings_of, settings_of
 from naiad.config.model_config import InstanceKind, ModelConfig
 from naiad.core.clock import Clock
-from naiad.errors import InferenceError, internal, unsupported
+from naiad.errors import InferenceError, internal
 
 log = logging.getLogger("naiad.backends")
 
@@ -62,10 +62,8 @@ class PytorchModel(LoadedModel):
             source.version_dir, config.default_model_filename, config.message.runtime
         )
         self._shared: dict[str | None, Any] = {}
-        if config.platform == AOTI and config.message.HasField("sequence_batching"):
-            raise unsupported(
-                f"model '{config.name}': platform torch_aoti has no sequence batching: use TorchScript (platform pytorch_libtorch)"
-            )
+        if config.platform == AOTI:
+            io_check.refuse_sequences(config)
         set_threads(self._settings)
         load_operators(config.op_library_filenames, config.name)
 

@@ -14,13 +14,19 @@ from typing import Any
 
 import torch
 from torch._inductor.package import load_package
+from torch.export.graph_signature import (
+    ConstantArgument,
+    InputKind,
+    OutputKind,
+    TensorArgument,
+)
 from typing_extensions import override
 
 from naiad.backends import reasons
 from naiad.backends.pytorch import archive, io_check
 from naiad.backends.pytorch.archive import Kind
 from naiad.backends.pytorch.devices import Device
-from naiad.backends.pytorch.io_check import Described, Known
+from naiad.backends.pytorch.io_check import Described, Known, Other
 from naiad.backends.pytorch.program import OPERATORS
 from naiad.config.model_config import ModelConfig
 from naiad.errors import InferenceError, internal, unavailable
@@ -57,6 +63,7 @@ class FlatProgram:
         inputs: collections.abc.Mapping[str, int],
         outputs: collections.abc.Mapping[str, int],
         writes_inputs: bool,
+        constants: collections.abc.Mapping[int, Any] | None = None,
         buffers: collections.abc.Callable[[], list[Any]] = list,
         is_shared: bool = True,
     ) -> None:
@@ -65,12 +72,19 @@ class FlatProgram:
         self.graph_fault = ""
         self.buffers = buffers
         self.is_shared = is_shared
-        self._names = [name for name, _ in sorted(inputs.items(), key=lambda item: item[1])]
+        self._inputs = inputs
+        # What is not a tensor stands in its place, as it was when the program was exported.
+        self._flat: list[Any] = [None] * (len(inputs) + len(constants or {}))
+        for place, value in (constants or {}).items():
+            self._flat[place] = value
         self._run = run
 
     def run(self, feeds: collections.abc.Mapping[str, Any]) -> collections.abc.Sequence[Any]:
         """See `Program`."""
-        return self._run([feeds[name] for name in self._names])
+        flat = self._flat.copy()
+        for name, place in self._inputs.items():
+            flat[place] = feeds[name]
+        return self._run(flat)
 
 
 def load(
@@ -124,14 +138,20 @@ def _exported(path: pathlib.Path, config: ModelConfig, device: Device) -> FlatPr
     in_spec, out_spec = program.call_spec.in_spec, program.call_spec.out_spec
     signature = program.graph_signature
     examples = {node.name: node.meta.get("val") for node in program.graph.nodes}
+    given = [each.arg for each in signature.input_specs if each.kind is InputKind.USER_INPUT]
+    returned = [each.arg for each in signature.output_specs if each.kind is OutputKind.USER_OUTPUT]
+    ranges = program.range_constraints
     described = Described(
         in_spec=pytree.treespec_dumps(in_spec),
         out_spec=pytree.treespec_dumps(out_spec),
-        inputs=tuple(_known(examples.get(name)) for name in signature.user_inputs),
-        outputs=tuple(_known(examples.get(name)) for name in signature.user_outputs),
+        inputs=tuple(_known(each, examples, ranges) for each in given),
+        outputs=tuple(_known(each, examples, ranges) for each in returned),
     )
     places = io_check.check(config, described)
     module = program.module()
+    constants = {
+        at: each.value for at, each in enumerate(given) if isinstance(each, ConstantArgument)
+    }
 
     def run(flat: list[Any]) -> list[Any]:
         arguments, keywords = pytree.tree_unflatten(flat, in_spec)
@@ -143,6 +163,7 @@ def _exported(path: pathlib.Path, config: ModelConfig, device: Device) -> FlatPr
         run,
         inputs=places.inputs,
         outputs=places.outputs,
+        constants=constants,
         writes_inputs=writes,
         buffers=lambda: list(module.buffers()),
     )
@@ -207,12 +228,30 @@ def _compiled(
     )
 
 
-def _known(example: Any) -> Known | None:
-    """What is known of a tensor of a program, from the one that it was exported with."""
+def _known(
+    argument: Any,
+    examples: collections.abc.Mapping[str, Any],
+    ranges: collections.abc.Mapping[Any, Any],
+) -> Known | Other | None:
+    """What is known of an argument or a result of a program, from the one that it was exported with."""
+    if isinstance(argument, ConstantArgument):
+        return Other(str(argument.value))
+    if not isinstance(argument, TensorArgument):
+        return Other(type(argument).__name__.removesuffix("Argument"))
+    example = examples.get(argument.name)
     if not isinstance(example, torch.Tensor):
         return None
     shape = tuple(size if isinstance(size, int) else -1 for size in example.shape)
-    return Known(_NAMES.get(example.dtype, str(example.dtype)), shape)
+    most = _most(example.shape[0], ranges) if shape and shape[0] == -1 else None
+    return Known(_NAMES.get(example.dtype, str(example.dtype)), shape, most)
+
+
+def _most(size: Any, ranges: collections.abc.Mapping[Any, Any]) -> int | None:
+    """As `program_file._most`."""
+    try:
+        return int(str(ranges[size.node.expr].upper))
+    except (LookupError, ValueError, AttributeError):
+        return None
 
 
 def _refuse_pickles(path: pathlib.Path, model: str) -> None:

@@ -207,6 +207,13 @@ def _check_datatype(spec: TensorSpec, what: str, model: str, *, batched: bool) -
         )
 
 
+def without_forward(model: str) -> InferenceError:
+    """The error of a model whose class has no `forward`, which is the method that is served."""
+    return internal(
+        f"failed to load model '{model}': it has no method forward(): define one that calls the method which is to be served, and save the model again"
+    )
+
+
 def unsupported_datatype(datatype: DataType, name: str, what: str, model: str) -> InferenceError:
     """The error of a tensor whose datatype torch has not."""
     return internal(

@@ -16,12 +16,11 @@ from typing import Any
 
 import torch
 
-from naiad.backends.pytorch import archive, storages
-from naiad.backends.pytorch.archive import Kind
+from naiad.backends.pytorch import archive, module_files
 from naiad.backends.pytorch.devices import Device
 from naiad.backends.pytorch.settings import Settings
 from naiad.config.model_config import ModelConfig
-from naiad.errors import InferenceError, internal, unavailable
+from naiad.errors import InferenceError, unavailable
 
 log = logging.getLogger("naiad.backends")
 
@@ -41,7 +40,14 @@ class ModuleProgram:
     def run(self, feeds: collections.abc.Mapping[str, Any]) -> list[Any]:
         """See `Program`."""
         results = self._module(*[feeds[name] for name in self._names])
-        return list(results) if isinstance(results, (tuple, list)) else [results]
+        if isinstance(results, tuple) or (isinstance(results, list) and not self._is_text(results)):
+            return list(results)
+        return [results]
+
+    def _is_text(self, results: list[Any]) -> bool:
+        """Whether a list is one output of text rather than the outputs one by one."""
+        is_text = all(isinstance(each, str) for each in results)
+        return is_text and (bool(results) or len(self.output_index) == 1)
 
     def buffers(self) -> list[Any]:
         """See `Program`."""
@@ -67,7 +73,7 @@ def load(path: pathlib.Path, config: ModelConfig, device: Device, settings: Sett
         module = _module_class(_imported(config.name, path), config.name)()
         weights = path.with_suffix(".pt")
         if weights.is_file():
-            _check_weights(weights, config.name)
+            module_files.check_weights(weights, config.name)
             module.load_state_dict(torch.load(weights, map_location="cpu", weights_only=True))
         if device.name is not None:
             module.to(device.name)
@@ -75,9 +81,7 @@ def load(path: pathlib.Path, config: ModelConfig, device: Device, settings: Sett
     except InferenceError:
         raise
     except Exception as error:
-        raise internal(
-            f"failed to load model '{config.name}': {type(error).__name__}: {error}"
-        ) from error
+        raise module_files.load_error(config.name, error) from error
     return _compiled(module, config.name, device, settings)
 
 
@@ -100,9 +104,7 @@ def _module_class(code: ModuleType, model: str) -> "type[torch.nn.Module]":
         and value.__module__ == code.__name__
     }
     if not classes:
-        raise internal(
-            f"Cannot find a subclass of torch.nn.Module in model.py of model '{model}': define the class of the model there"
-        )
+        raise module_files.without_class(model)
     chosen = next(iter(classes))
     if len(classes) > 1:
         log.warning(
@@ -112,19 +114,6 @@ def _module_class(code: ModuleType, model: str) -> "type[torch.nn.Module]":
             chosen,
         )
     return classes[chosen]
-
-
-def _check_weights(path: pathlib.Path, model: str) -> None:
-    kind = archive.kind_of(path)
-    if kind is Kind.TORCHSCRIPT:
-        raise internal(
-            f"failed to load model '{model}': '{path.name}' is {kind.value}, and weights are expected beside model.py: save them by "
-            f"torch.save(model.state_dict(), '{path.name}')"
-        )
-    if fault := storages.fault(path):
-        raise internal(
-            f"failed to load model '{model}': '{path.name}' is damaged: {fault}: copy it again, or save the weights again"
-        )
 
 
 def _compiled(module: Any, model: str, device: Device, settings: Settings) -> Any:

@@ -1,10 +1,17 @@
-"""What loading a PyTorch model would refuse, seen without torch: for `naiad check`, and for the versions of a model that cannot be served."""
+"""What loading a PyTorch model would refuse, seen without torch: for `naiad check`, and for the versions of a model that cannot be served. No code is run."""
 
 import collections.abc
 import pathlib
 from typing import Any
 
-from naiad.backends.pytorch import archive, io_check, naming, program_file, script_code
+from naiad.backends.pytorch import (
+    archive,
+    io_check,
+    module_files,
+    naming,
+    program_file,
+    script_code,
+)
 from naiad.backends.pytorch.cuda_graphs import planning
 from naiad.backends.pytorch.plugin import AOTI, PLUGIN, PYTHON_RUNTIME
 from naiad.backends.pytorch.settings import settings_of
@@ -48,19 +55,45 @@ def preflight(
             planning.plan(config)
     except InferenceError as error:
         problems[problem_of(error, document)] = None
-    if code:
-        return list(problems)
     for version in versions:
-        path = PLUGIN.model_file(model_dir / str(version), config.default_model_filename)
+        path = PLUGIN.model_file(
+            model_dir / str(version), config.default_model_filename, config.message.runtime
+        )
         if not path.is_file():
             continue
+        if code and problems:
+            continue  # the load ends with them
+        if code:
+            problems |= dict.fromkeys(_module_problems(path, config.name))
+            continue
         try:
+            if config.platform == AOTI:
+                io_check.refuse_sequences(config)
             program = program_file.read(path) if config.platform == AOTI else None
             if program is not None:
                 io_check.check(config, program)
                 continue
-            arguments = () if config.platform == AOTI else script_code.forward_arguments(path)
+            is_script = config.platform != AOTI
+            arguments = script_code.forward_arguments(path, config.name) if is_script else ()
             naming.plans(config, arguments)
         except InferenceError as error:
             problems[problem_of(error, document)] = None
     return list(problems)
+
+
+def _module_problems(path: pathlib.Path, model: str) -> list[Problem]:
+    """What is wrong with the files of a module in Python."""
+    if path.suffix != ".py":
+        return []
+    problems: list[Problem] = []
+    for file, check in (
+        (path, module_files.check_code),
+        (path.with_suffix(".pt"), module_files.check_weights),
+    ):
+        try:
+            check(file, model)
+        except InferenceError as error:
+            problems.append(Problem(path=file, position=None, message=error.message))
+        except OSError:  # it is not there, or the load says why it cannot be read
+            continue
+    return problems

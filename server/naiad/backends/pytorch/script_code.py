@@ -9,7 +9,7 @@ import pathlib
 import pickletools
 import zipfile
 
-from naiad.backends.pytorch.naming import DICT, LIST, TENSOR, Argument
+from naiad.backends.pytorch.naming import DICT, LIST, TENSOR, Argument, without_forward
 from naiad.backends.pytorch.storages import UNREADABLE
 
 _MOST_PICKLE = 1 << 16
@@ -19,8 +19,12 @@ _MOST_CODE = 1 << 22
 """Bytes of a class's file that are read."""
 
 
-def forward_arguments(path: pathlib.Path) -> tuple[Argument, ...]:
-    """The arguments of `forward` without `self`; none where the archive does not show them. Any other fault of the file is for the load to find."""
+def forward_arguments(path: pathlib.Path, model: str) -> tuple[Argument, ...]:
+    """The arguments of `forward` without `self`; none where the archive does not show them. Any other fault of the file is for the load to find.
+
+    Raises:
+        InferenceError: INTERNAL: the model's class is there and has no `forward`.
+    """
     try:
         with zipfile.ZipFile(path) as archive:
             names = {name.partition("/")[2]: name for name in archive.namelist()}
@@ -28,9 +32,13 @@ def forward_arguments(path: pathlib.Path) -> tuple[Argument, ...]:
                 module, name = _first_class(file.read(_MOST_PICKLE))
             with archive.open(names[f"code/{module.replace('.', '/')}.py"]) as file:
                 code = file.read(_MOST_CODE).decode()
-        return _arguments(ast.parse(code), name)
+        methods = _methods(ast.parse(code), name)
     except (*UNREADABLE, SyntaxError):
         return ()
+    for method in methods:
+        if method.name == "forward":
+            return tuple(Argument(each.arg, _kind(each)) for each in method.args.args[1:])
+    raise without_forward(model)
 
 
 def kind_of_type(text: str) -> str:
@@ -53,13 +61,16 @@ def _first_class(pickled: bytes) -> tuple[str, str]:
     raise LookupError("no class")
 
 
-def _arguments(tree: ast.Module, name: str) -> tuple[Argument, ...]:
+def _methods(tree: ast.Module, name: str) -> list[ast.FunctionDef]:
+    """The methods of a class.
+
+    Raises:
+        LookupError: it is not there.
+    """
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.name == name:
-            for method in node.body:
-                if isinstance(method, ast.FunctionDef) and method.name == "forward":
-                    return tuple(Argument(each.arg, _kind(each)) for each in method.args.args[1:])
-    return ()
+            return [each for each in node.body if isinstance(each, ast.FunctionDef)]
+    raise LookupError(name)
 
 
 def _kind(argument: ast.arg) -> str:

@@ -16,6 +16,11 @@ from naiad.core.tensor import object_array
 # What comes in is read-only at times, and torch says so of each such array; a model that writes to its inputs is given copies.
 warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
 
+_NOT_DENSE = (
+    torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc, torch.jagged,
+)  # fmt: skip
+"""Layouts of tensors that no array can be."""
+
 _BF16 = np.dtype(ml_dtypes.bfloat16)
 
 
@@ -36,6 +41,10 @@ def array_of(result: Any) -> Array:
         TypeError: it is neither; says what it is.
     """
     if isinstance(result, torch.Tensor):
+        if result.layout in _NOT_DENSE:
+            raise TypeError(
+                f"an output must be a dense tensor, received one of layout {result.layout}: return its to_dense()"
+            )
         tensor = result.detach().contiguous()
         if tensor.is_conj() or tensor.is_neg():
             tensor = tensor.resolve_conj().resolve_neg()
@@ -47,7 +56,7 @@ def array_of(result: Any) -> Array:
         return array
     if isinstance(result, list) and all(isinstance(text, str) for text in result):
         return object_array([text.encode() for text in result])
-    raise TypeError(kind_of(result))
+    raise TypeError(f"an output must be of type Tensor or List[str], received {kind_of(result)}")
 
 
 def kind_of(result: Any) -> str:

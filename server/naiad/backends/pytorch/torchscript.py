@@ -41,7 +41,7 @@ class ScriptProgram:
     """
 
     def __init__(self, module: Any, config: ModelConfig, settings: Settings) -> None:
-        arguments = _arguments(module)
+        arguments = _arguments(module, config.name)
         self._plan, self.output_index = naming.plans(config, arguments)
         if not self._plan.as_dict and (odd := naming.unnamed(config.inputs, arguments)):
             log.warning(
@@ -106,10 +106,10 @@ def _import_what_modules_need() -> None:
             importlib.import_module("torch_tensorrt")
 
 
-def _arguments(module: Any) -> tuple[Argument, ...]:
+def _arguments(module: Any, model: str) -> tuple[Argument, ...]:
     schema = getattr(getattr(module, "forward", None), "schema", None)
     if schema is None:
-        raise internal("the model has no method forward()")
+        raise naming.without_forward(model)
     arguments = [each for each in schema.arguments if each.type.kind() != "ClassType"]
     return tuple(Argument(each.name, kind_of_type(str(each.type))) for each in arguments)
 

@@ -111,6 +111,8 @@ class TensorflowInstance(Instance):
         inputs = [call.request.inputs for call in batch]
         feeds = batches.merge(inputs) if ragged is None else ragged.merge(inputs)
         rows = sum(call.batch_size for call in batch)
+        for name in session.scalars:  # requests have them with one dimension
+            feeds[name] = feeds[name].reshape(())
         input_end_ns = self._now_ns()
         try:
             results = session.run(*[feeds[name] for name in session.input_names])

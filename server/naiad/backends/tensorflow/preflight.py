@@ -1,11 +1,13 @@
 """What loading a TensorFlow model would refuse, seen without TensorFlow: the config against the file, and settings."""
 
 import collections.abc
+import functools
 import pathlib
 from typing import Any
 
 from naiad.backends.model_files.graph_check import check_graph
 from naiad.backends.model_files.wire_format import ModelFileError
+from naiad.backends.tensorflow import init_ops
 from naiad.backends.tensorflow.plugin import GRAPH_DEF
 from naiad.backends.tensorflow.saved_model import Placeholder, read_nodes, read_signature
 from naiad.backends.tensorflow.settings import settings_of
@@ -47,7 +49,12 @@ def preflight(
     host: str,
 ) -> list[Problem]:
     """See `Preflight`: settings that no session could have."""
-    return problems_of(document, [lambda: settings_of(config, options)])
+    file = config.parameters.get("TF_INIT_OPS_FILE", "")
+    reads = [
+        functools.partial(init_ops.read, model_dir / str(each), file, config.name)
+        for each in versions
+    ]
+    return problems_of(document, [lambda: settings_of(config, options), *reads])
 
 
 def _parameter(message: Any, key: str) -> str:
@@ -98,6 +105,8 @@ def _check_placeholder(message: Any, index: int, known: Placeholder, findings: F
     if known.shape is None or spec.allow_ragged_batch:
         return
     sizes = list(known.shape[1:] if batched else known.shape)
+    if not sizes and not batched and dims == [1]:
+        return  # a request has one value with a dimension of its own
     if len(dims) != len(sizes) or any(
         -1 not in (ours, theirs) and ours != theirs
         for ours, theirs in zip(dims, sizes, strict=True)

@@ -6,7 +6,6 @@ models that Keras saved with their optimizer.
 
 import collections.abc
 import contextlib
-import json
 import os
 import pathlib
 from typing import Any
@@ -19,6 +18,7 @@ import tensorflow as tf
 from naiad.backends import reasons
 from naiad.backends.model_files.wire_format import ModelFileError
 from naiad.backends.ragged import batch_input_specs
+from naiad.backends.tensorflow import init_ops
 from naiad.backends.tensorflow.plugin import GRAPH_DEF, PLUGIN
 from naiad.backends.tensorflow.saved_model import DEFAULT_TAG, read_nodes, read_signature
 from naiad.backends.tensorflow.settings import Settings
@@ -39,7 +39,11 @@ OPERATORS = (
 
 
 class ModelSession:
-    """A session of a model: a function of its inputs, in the order of `input_names`, to its outputs in that of `output_names`. Any thread may call it."""
+    """A session of a model: a function of its inputs, in the order of `input_names`, to its outputs in that of `output_names`. Any thread may call it.
+
+    Attributes:
+        scalars: the inputs that are one value without a dimension.
+    """
 
     def __init__(
         self,
@@ -47,11 +51,13 @@ class ModelSession:
         run: Run,
         *,
         input_names: list[str],
+        scalars: list[str],
         output_names: list[str],
     ) -> None:
         self._session = session
         self.run = run
         self.input_names = input_names
+        self.scalars = scalars
         self.output_names = output_names
 
     def close(self) -> None:
@@ -85,11 +91,11 @@ def make_session(
         with graph.as_default(), graph.device(_device(kind, device_id)):
             load = _load_graph_def if config.platform == GRAPH_DEF else _load_saved_model
             feeds, fetches = load(session, path, config, settings)
-        if settings.init_ops_file:
-            _initialise(session, version_dir, settings.init_ops_file, config.name)
+        _initialise(session, init_ops.read(version_dir, settings.init_ops_file, config.name))
+        fed = {name: graph.get_tensor_by_name(tensor) for name, tensor in feeds.items()}
         run = session.make_callable(
             [graph.get_tensor_by_name(name) for name in fetches.values()],
-            feed_list=[graph.get_tensor_by_name(name) for name in feeds.values()],
+            feed_list=list(fed.values()),
         )
     except InferenceError:
         session.close()
@@ -102,7 +108,13 @@ def make_session(
         raise internal(
             f"unable to load model '{config.name}': {reasons.explained(error, operators=OPERATORS)}"
         ) from error
-    return ModelSession(session, run, input_names=list(feeds), output_names=list(fetches))
+    return ModelSession(
+        session,
+        run,
+        input_names=list(feeds),
+        scalars=[name for name, tensor in fed.items() if tensor.shape.rank == 0],
+        output_names=list(fetches),
+    )
 
 
 def _load_saved_model(
@@ -182,29 +194,8 @@ def _register(library: str, model: str) -> None:
         ) from error
 
 
-def _initialise(session: Any, version_dir: pathlib.Path, name: str, model: str) -> None:
-    """Run the operations that a JSON file names, in the version's folder or else in the model's.
-
-    Raises:
-        InferenceError: INVALID_ARG: the file is not there, leads elsewhere, or is of another form.
-    """
-    if pathlib.PurePath(name).is_absolute() or ".." in pathlib.PurePath(name).parts:
-        raise invalid(
-            f"model '{model}': TF_INIT_OPS_FILE '{name}' must be a file in the model's folder"
-        )
-    path = next(
-        (each for each in (version_dir / name, version_dir.parent / name) if each.is_file()), None
-    )
-    if path is None:
-        raise invalid(
-            f"model '{model}': unable to find '{name}' (TF_INIT_OPS_FILE) in {version_dir} or {version_dir.parent}"
-        )
-    try:
-        operations = json.loads(path.read_text())["init_ops"]
-    except (ValueError, LookupError, TypeError) as error:
-        raise invalid(
-            f"model '{model}': '{path}' is not valid ({error}): write {{\"init_ops\": [\"init\"]}}"
-        ) from error
+def _initialise(session: Any, operations: list[str]) -> None:
+    """Run operations."""
     for operation in operations:
         with contextlib.suppress(ValueError):
             session.run(session.graph.get_operation_by_name(operation))

@@ -3,7 +3,7 @@
 import collections.abc
 import pathlib
 
-from naiad.config.backend_type import BackendType, BackendTypes, ModelFormat
+from naiad.config.backend_type import BackendType, BackendTypes, Form, ModelFormat
 
 Entries = collections.abc.Collection[str]
 """The names in a folder."""
@@ -40,6 +40,10 @@ def without_backend(
         if named.endswith(suffix):
             return f'write backend: "{backend.name}"'
         for name in () if named else sorted(listing):
+            if name == expected.filename:
+                is_folder = expected.form is Form.FOLDER
+                found, wanted = ("file", "folder") if is_folder else ("folder", "file")
+                return f"{version / name} is a {found}, and a model of {backend.name} is a {wanted} of that name: copy the {wanted} there"
             if name.endswith(suffix):
                 return (
                     f'{version} holds {name}: rename it to {expected.filename}, or write backend: "{backend.name}" and '

@@ -50,3 +50,12 @@ def zipped(path: pathlib.Path, files: dict[str, bytes]) -> pathlib.Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content.getvalue())
     return path
+
+
+def renamed(path: pathlib.Path, old: bytes, new: bytes) -> None:
+    """Replace a text in every file of an archive."""
+    with zipfile.ZipFile(path) as made:
+        files = {
+            name.partition("/")[2]: made.read(name).replace(old, new) for name in made.namelist()
+        }
+    zipped(path, files)

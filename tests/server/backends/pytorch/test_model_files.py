@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from naiad.backends.pytorch import archive, program_file
+from naiad.backends.pytorch import archive, module_files, program_file
 from naiad.backends.pytorch.archive import Kind
-from naiad.backends.pytorch.io_check import Described, Known
+from naiad.backends.pytorch.io_check import Described, Known, Other
 from naiad.backends.pytorch.naming import DICT, LIST, TENSOR, Argument
 from naiad.backends.pytorch.script_code import forward_arguments
 from naiad.errors import InferenceError
@@ -66,7 +66,7 @@ def test_the_arguments_of_forward_are_read_from_the_code(tmp_path: pathlib.Path)
         tmp_path / "model.pt",
         "x: Tensor,\n    words: List[str],\n    more: Dict[str, Tensor],\n    n: int",
     )
-    assert forward_arguments(path) == (
+    assert forward_arguments(path, "m") == (
         Argument("x", TENSOR),
         Argument("words", LIST),
         Argument("more", DICT),
@@ -76,11 +76,11 @@ def test_the_arguments_of_forward_are_read_from_the_code(tmp_path: pathlib.Path)
 
 def test_nothing_is_known_of_a_file_that_is_not_understood(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "model.pt"
-    assert forward_arguments(path) == ()
-    assert forward_arguments(archives.checkpoint(path)) == ()
-    assert forward_arguments(archives.script(path, "x: Tensor) -> None: pass\n  def (")) == ()
+    assert forward_arguments(path, "m") == ()
+    assert forward_arguments(archives.checkpoint(path), "m") == ()
+    assert forward_arguments(archives.script(path, "x: Tensor) -> None: pass\n  def ("), "m") == ()
     path.write_bytes(b"PK\x03\x04 cut off")
-    assert forward_arguments(path) == ()
+    assert forward_arguments(path, "m") == ()
 
 
 def test_nothing_is_unpickled(tmp_path: pathlib.Path) -> None:
@@ -94,7 +94,7 @@ def test_nothing_is_unpickled(tmp_path: pathlib.Path) -> None:
         {"data.pkl": pickle.dumps(Bomb()), "constants.pkl": pickle.dumps(Bomb())},
     )
     assert archive.kind_of(path) is Kind.TORCHSCRIPT
-    assert forward_arguments(path) == ()
+    assert forward_arguments(path, "m") == ()
     assert not (tmp_path / "ran").exists()
 
 
@@ -137,16 +137,18 @@ PROGRAM: dict[str, Any] = {
         "graph": {
             "tensor_values": {
                 "p_w": {"dtype": 7, "sizes": [{"as_int": 2}]},
-                "x": {"dtype": 5, "sizes": [{"as_expr": {"expr_str": "s0"}}, {"as_int": 2}]},
+                "x": {"dtype": 5, "sizes": [{"as_expr": {"expr_str": "Symbol('s0', positive=True, integer=True)"}}, {"as_int": 2}]},
+                "z": {"dtype": 5, "sizes": [{"as_expr": {"expr_str": "2*Symbol('s0', positive=True)"}}]},
                 "y": {"dtype": 34, "sizes": []},
             }
         },
         "signature": {
-            "input_specs": [{"parameter": {"arg": {"name": "p_w"}}}, {"user_input": {"arg": {"as_tensor": {"name": "x"}}}}, {"user_input": {"arg": {"as_int": 3}}}],
-            "output_specs": [{"user_output": {"arg": {"as_tensor": {"name": "y"}}}}],
+            "input_specs": [{"parameter": {"arg": {"name": "p_w"}}}, {"user_input": {"arg": {"as_tensor": {"name": "x"}}}}, {"constant_input": {"name": "k", "value": {"as_int": 3}}}, {"user_input": {"arg": {"as_none": True}}}, {"user_input": {"arg": {"as_tensor": {"name": "z"}}}}],
+            "output_specs": [{"user_output": {"arg": {"as_tensor": {"name": "y"}}}}, {"user_output": {"arg": {"as_sym_int": {"as_name": "s"}}}}],
         },
         "module_call_graph": [{"fqn": "", "signature": {"in_spec": "[1, {}]", "out_spec": "[1, []]"}}],
-    }
+    },
+    "range_constraints": {"s0": {"min_val": 0, "max_val": 4}},
 }  # fmt: skip
 
 
@@ -155,8 +157,13 @@ def test_a_program_says_what_it_takes_and_gives(tmp_path: pathlib.Path) -> None:
     assert program_file.read(path) == Described(
         in_spec="[1, {}]",
         out_spec="[1, []]",
-        inputs=(Known("TYPE_INT64", (-1, 2)), None),
-        outputs=(None,),
+        inputs=(
+            Known("TYPE_INT64", (-1, 2), 4),
+            Other("3"),
+            Other("None"),
+            Known("TYPE_INT64", (-1,)),
+        ),
+        outputs=(None, Other("sym_int")),
     )
 
 
@@ -199,7 +206,51 @@ def spoiled(path: pathlib.Path, how: str) -> pathlib.Path:
 def test_entries_that_cannot_be_read_are_left_to_torch(tmp_path: pathlib.Path, how: str) -> None:
     script = spoiled(archives.script(tmp_path / "model.pt"), how)
     archive.check(script, archive.kind_of(script), model="m", expects_program=False)
-    assert forward_arguments(script) == ()
+    assert forward_arguments(script, "m") == ()
     program = spoiled(archives.exported(tmp_path / "model.pt2"), how)
-    archive.check(program, archive.kind_of(program), model="m", expects_program=True)
     assert program_file.read(program) is None
+    if how == "damaged":  # torch would say which byte of a text cannot be decoded
+        with pytest.raises(InferenceError, match=r"'model.pt2' is damaged: .* copy it again"):
+            archive.check(program, archive.kind_of(program), model="m", expects_program=True)
+    else:
+        archive.check(program, archive.kind_of(program), model="m", expects_program=True)
+
+
+def test_a_class_without_forward_is_refused(tmp_path: pathlib.Path) -> None:
+    path = archives.script(tmp_path / "model.pt", "x: Tensor")
+    archives.renamed(path, b"def forward", b"def predict")
+    with pytest.raises(InferenceError, match=r"'m': it has no method forward\(\): define one"):
+        forward_arguments(path, "m")
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("import torch\nclass Net(torch.nn.Module): pass", ""),
+        ("import torch\ndef forward(x): return x", "Cannot find a subclass of torch.nn.Module"),
+        ("import torch\nNet = type('Net', (torch.nn.Module,), {})", ""),
+        ("import nonesuch", ""),
+        ("def (", r"SyntaxError: .*model\.py, line 1"),
+    ],
+)
+def test_code_that_surely_cannot_be_a_module_is_refused(
+    tmp_path: pathlib.Path, code: str, said: str
+) -> None:
+    path = tmp_path / "model.py"
+    path.write_text(code)
+    if not said:
+        module_files.check_code(path, "m")
+        return
+    with pytest.raises(InferenceError, match=said):
+        module_files.check_code(path, "m")
+
+
+def test_the_reason_of_a_refused_pickle_is_one_line_and_does_not_say_how_to_run_it() -> None:
+    text = (
+        "Weights only load failed. In PyTorch 2.6, we changed the default. Re-running `torch.load` with `weights_only` set to `False` will likely "
+        "succeed, but it can result in arbitrary code execution.\n\nTrying to load unsupported GLOBAL posix.system whose module posix is blocked.\n\nCheck"
+    )
+    message = module_files.load_error("m", pickle.UnpicklingError(text)).message
+    assert "\n" not in message
+    assert "Re-running" not in message
+    assert "is not read: it asks for posix.system: save it by torch.save" in message  # fmt: skip

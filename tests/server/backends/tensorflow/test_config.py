@@ -1,11 +1,15 @@
 """What a config gets from its SavedModel, and what is refused of it without TensorFlow."""
 
 import pathlib
+import re
 
 import pytest
 
 from naiad.backends.catalog import Catalog
+from naiad.backends.tensorflow import init_ops
+from naiad.backends.tensorflow.preflight import preflight
 from naiad.backends.tensorflow.settings import Settings, settings_of
+from naiad.config.document import Document
 from naiad.config.resolving.resolve import Resolution, resolve
 from naiad.errors import InferenceError
 from tests.server.backends.configs import model_config
@@ -240,3 +244,34 @@ def test_accelerators_that_there_are_not_are_refused(
     assert config is not None
     with pytest.raises(InferenceError, match=said):
         settings_of(config, {})
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, r"unable to find 'ops.json' \(TF_INIT_OPS_FILE\) in .*/m/1 or .*/m"),
+        ("[]", 'write {"init_ops": \\["init"\\]}'),
+        ('{"init_ops": "init"}', "init_ops is not a list of names"),
+        ('{"init_ops": ["init"]}', ""),
+    ],
+)
+def test_the_check_reads_the_file_of_operations(
+    tmp_path: pathlib.Path, content: str | None, said: str
+) -> None:
+    version = tmp_path / "m" / "1"
+    version.mkdir(parents=True)
+    if content is not None:
+        (version.parent / "ops.json").write_text(content)
+    if not said:
+        assert init_ops.read(version, "ops.json", "m") == ["init"]
+        return
+    with pytest.raises(InferenceError, match=said):
+        init_ops.read(version, "ops.json", "m")
+    config = model_config(
+        inputs=[], outputs=[], backend="tensorflow", parameters={"TF_INIT_OPS_FILE": "ops.json"}
+    )
+    document = Document(path=tmp_path, text="", message=config.message, positions={}, problems=())
+    (problem,) = preflight(
+        config, document=document, model_dir=version.parent, versions=[1], options={}, host=""
+    )
+    assert re.search(said, problem.message)
