@@ -148,7 +148,7 @@ def _there(tensor: UnreadTensor, link: Link | None) -> Any:
     place, region = tensor.place, tensor.place.region
     if link is not None and isinstance(region, Region):
         try:
-            number = link.lent.number(region, link.share)
+            number = link.lent.number(region, place.size, link.share)
         except (OSError, LinkBrokenError):
             try:
                 return tensor.array
@@ -178,7 +178,7 @@ def _places(batch: collections.abc.Sequence[Inference], link: Link) -> list[list
             if not isinstance(region, Region):
                 continue
             try:
-                number = link.lent.number(region, link.share)
+                number = link.lent.number(region, place.size, link.share)
             except (OSError, LinkBrokenError):
                 continue  # the server writes it
             there.append((output.name, number, region.offset + place.offset, place.size))

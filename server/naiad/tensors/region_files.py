@@ -7,9 +7,10 @@ Python 3.8.
 """
 
 import collections
+import errno
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,15 @@ NOWHERE = numbered(_NUMBERS - 1)
 """The number of an object that no worker has: a request that refers to it fails alone, with `NO_DESCRIPTOR`."""
 
 
+_RIGHT = "", ""
+
+Read = tuple[int, Any, int]
+"""The number of an object, an array of bytes to fill, and where the bytes begin in the object."""
+
+Write = tuple[int, Any, int, int]
+"""The number of an object, the values, where their place begins in bytes from the beginning of the object, and its bytes."""
+
+
 class Placed:
     """What a worker sends of an output that it has written to its place; written as `Exported` is."""
 
@@ -76,23 +86,26 @@ class SentFiles:
     """The server's side of a link: which objects the worker has. One thread; regions may end in any.
 
     Attributes:
+        copied: bytes that the worker was told to copy from or to objects; its user sets it back.
         on_gone: called in whatever thread when the worker has a descriptor that it does not need any more, because a region has ended, for example; `forget` is to come soon.
     """
 
-    __slots__ = ("_count", "_gone", "_numbers", "on_gone")
+    __slots__ = ("_count", "_gone", "_numbers", "copied", "on_gone")
 
     def __init__(self) -> None:
+        self.copied = 0
         self.on_gone: Callable[[], object] = int
         self._count = 0
         self._gone: collections.deque[int] = collections.deque()
         self._numbers: dict[weakref.ref[Any], int] = {}
 
-    def number(self, region: Any, send: "Callable[[int, int, bytes], None]") -> int:
-        """The number of a region's object, which has a `descriptor` and a `label`; it is sent if the worker does not have it.
+    def number(self, region: Any, size: int, send: "Callable[[int, int, bytes], None]") -> int:
+        """The number of a region's object, which has a `descriptor` and a `label`, from or to which so many bytes are copied; it is sent if the worker does not have it.
 
         Raises:
             Exception: as `send`; the worker does not have it then.
         """
+        self.copied += size
         known = self._numbers.get(weakref.ref(region))
         if known is not None:
             return known
@@ -143,7 +156,7 @@ class _File:
         if mapping is not None:
             if end <= mapping.size:
                 return mapping
-            self._forget()
+            self.forget(mapping)
         self._copies += 1
         if self._copies <= _UNMAPPED:
             return None
@@ -157,31 +170,14 @@ class _File:
             return None
         return self._mapping
 
-    def read(self, values: Any, at: int) -> bool:
-        """Fill an array of bytes by a mapping; False if it is to be read in another way."""
-        end = at + len(values)
-        mapping = self.mapping(end)
-        if mapping is None:
-            return False
-        if not mapping.read(values, at):
-            self._forget()
-            return False
-        # Behind the end of an object its last page has zeros.
+    def has(self, end: int) -> bool:
+        """Whether the object reaches to a byte."""
         return os.fstat(self.descriptor).st_size >= end
 
-    def write(self, values: Any, at: int) -> bool:
-        """Copy an array of bytes to the object by a mapping; False if it is to be written in another way."""
-        mapping = self.mapping(at + len(values))
-        if mapping is None:
-            return False
-        if not mapping.write(values, at):
-            self._forget()
-            return False
-        return True
-
-    def _forget(self) -> None:
+    def forget(self, mapping: Any) -> None:
         """Unmap the object: it has other bytes, or there is memory of this process in its place, which would stay as long as the region."""
-        self._mapping, self._copies = None, 0
+        if mapping is self._mapping:
+            self._mapping, self._copies = None, 0
 
 
 class ReceivedFiles:
@@ -209,57 +205,126 @@ class ReceivedFiles:
         while self._files:
             os.close(self._files.popitem()[1].descriptor)
 
-    def read(self, number: int, values: Any, at: int) -> "tuple[str, str]":
-        """Fill an array of bytes from an object.
+    def read(self, reads: "Sequence[Read]") -> "list[tuple[str, str]]":
+        """Fill arrays of bytes from objects.
 
         Returns:
-            The name of an `ErrorCode` and a message if that failed, else two empty texts.
+            For each the name of an `ErrorCode` and a message if that failed, else two empty texts.
         """
-        file = self._files.get(number)
-        if file is None:
-            return "UNAVAILABLE", NO_DESCRIPTOR
-        try:
-            if len(values) >= MAPPED_FROM and file.read(values, at):
-                return "", ""
-            octets = memoryview(values)
-            while octets:
-                count = os.preadv(file.descriptor, [octets], at)
-                if not count:
-                    return "INVALID_ARG", too_small(file.label, at + len(octets))
-                octets, at = octets[count:], at + count
-        except OSError as error:
-            return "INTERNAL", unreadable(file.label, str(error.strerror))
-        return "", ""
+        copies = _Copies()
+        found: list[tuple[str, str]] = [_RIGHT] * len(reads)
+        by_calls: list[int] = []
+        for index, (number, values, at) in enumerate(reads):
+            file = self._files.get(number)
+            if file is None:
+                found[index] = "UNAVAILABLE", NO_DESCRIPTOR
+            elif not copies.take(index, file, values, at, reads=True):
+                by_calls.append(index)
+        # Behind the end of an object its last page has zeros.
+        by_calls += [index for index, file, end in copies.run() if not file.has(end)]
+        by_calls += copies.torn
+        for index in by_calls:
+            number, values, at = reads[index]
+            found[index] = _read(self._files[number], values, at)
+        return found
 
-    def write(self, number: int, values: Any, at: int, size: int) -> Any:
-        """Write the values of an output, numbers, to an object.
-
-        Args:
-            number: the object's.
-            values: the output.
-            at: where its place begins, in bytes from the beginning of the object.
-            size: bytes of its place.
+    def write(self, writes: "Sequence[Write]") -> "list[Any]":
+        """Write the values of outputs, numbers, to objects.
 
         Returns:
-            A `Placed`; the values themselves if they are still to be written.
+            For each a `Placed`; the values themselves if they are still to be written.
         """
-        file = self._files.get(number)
-        if (
-            file is None
-            or type(values) is not np.ndarray
-            or not PLACED_FROM <= values.nbytes <= size
-            or not values.flags.c_contiguous
-        ):
-            return values
-        array = values.reshape(-1).view(np.uint8)
-        octets = array.data
-        try:
-            if os.fstat(file.descriptor).st_size < at + len(octets):
-                return values
-            if len(octets) < MAPPED_FROM or not file.write(array, at):
+        copies = _Copies()
+        found: list[Any] = [values for _, values, _, _ in writes]
+        by_calls: list[tuple[int, _File, Any]] = []
+        for index, (number, values, at, size) in enumerate(writes):
+            file = self._files.get(number)
+            if (
+                file is None
+                or type(values) is not np.ndarray
+                or not PLACED_FROM <= values.nbytes <= size
+                or not values.flags.c_contiguous
+            ):
+                continue
+            array = values.reshape(-1).view(np.uint8)
+            try:
+                if not file.has(at + len(array)):
+                    continue
+            except OSError:
+                continue
+            found[index] = Placed(values.shape)
+            if not copies.take(index, file, array, at, reads=False):
+                by_calls.append((index, file, array))
+        copies.run()
+        for index in copies.torn:
+            number, values, at, _ = writes[index]
+            by_calls.append((index, self._files[number], values.reshape(-1).view(np.uint8)))
+        for index, file, array in by_calls:
+            _, values, at, _ = writes[index]
+            try:
+                if not file.has(at + len(array)):
+                    raise OSError(errno.ENXIO, "the object has become smaller")
+                octets = array.data
                 while octets:
                     count = os.pwrite(file.descriptor, octets, at)
                     octets, at = octets[count:], at + count
-        except OSError:
-            return values
-        return Placed(values.shape)
+            except OSError:
+                found[index] = values
+        return found
+
+
+class _Copies:
+    """Copies of a batch from or to mappings, of large tensors.
+
+    Attributes:
+        torn: once they were made, which of them failed, because the object had become smaller.
+    """
+
+    __slots__ = ("_mapped", "_pairs", "torn")
+
+    def __init__(self) -> None:
+        self._mapped: list[tuple[int, _File, int, Any]] = []
+        self._pairs: list[tuple[Any, Any]] = []
+        self.torn: list[int] = []
+
+    def take(self, index: int, file: _File, values: Any, at: int, *, reads: bool) -> bool:
+        """Add one; False if it is to be made in another way."""
+        size = len(values)
+        if size < MAPPED_FROM:
+            return False
+        mapping = file.mapping(at + size)
+        if mapping is None:
+            return False
+        part = mapping.part(at, size)
+        self._pairs.append((values, part) if reads else (part, values))
+        self._mapped.append((index, file, at + size, mapping))
+        return True
+
+    def run(self) -> "list[tuple[int, _File, int]]":
+        """Make them. Returns those that were made: which one, the object, and the byte to which it must reach."""
+        if not self._pairs:
+            return []
+        from naiad.tensors import region_mappings  # noqa: PLC0415 - as above
+
+        region_mappings.copy_all(self._pairs, {mapping for *_, mapping in self._mapped})
+        made: list[tuple[int, _File, int]] = []
+        for index, file, end, mapping in self._mapped:
+            if mapping.intact:
+                made.append((index, file, end))
+            else:
+                file.forget(mapping)
+                self.torn.append(index)
+        return made
+
+
+def _read(file: _File, values: Any, at: int) -> "tuple[str, str]":
+    octets = memoryview(values)
+    try:
+        while octets:
+            count = os.preadv(file.descriptor, [octets], at)
+            if not count:
+                return "INVALID_ARG", too_small(file.label, at + len(octets))
+            octets, at = octets[count:], at + count
+    except OSError as error:
+        return "INTERNAL", unreadable(file.label, str(error.strerror))
+    return _RIGHT

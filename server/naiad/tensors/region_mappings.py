@@ -1,7 +1,7 @@
 """Copies between clients' shared memory objects and the memory of this process by mappings: half the time of `preadv` and `pwrite`, which go page by page.
 
-A page that an object has lost, because its client has made it smaller, raises SIGBUS when a mapping of it is used, which would end the process. So a copy has a handler for it, for as
-long as it takes: the handler puts memory of this process in the place of the rest of what is copied. The copy then comes to its end and fails, and its caller uses the system calls, which say what is
+A page that an object has lost, because its client has made it smaller, raises SIGBUS when a mapping of it is used, which would end the process. So copies have a handler for it, for as
+long as they take: the handler puts memory of this process in the place of the rest of what is copied. They then come to their end and fail, and their caller uses the system calls, which say what is
 wrong. The handler is a Python function: the signal comes in the middle of a copy and nowhere else, so that it is as if the copy called it. Any other fault goes to the handler that was there before.
 Limits: standard library and numpy, Python 3.8.
 """
@@ -12,9 +12,12 @@ import os
 import platform
 import signal
 import threading
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
+
+from naiad.tensors import parallel_copies
 
 _MACHINES = ("x86_64", "aarch64")
 """Where `struct sigaction` and `siginfo_t` are as they are written here."""
@@ -58,19 +61,20 @@ class _Guard:
         self._ours.flags = _SA_SIGINFO
         self._set = ctypes.byref(self._ours), ctypes.byref(self._before), ctypes.byref(self._found)
 
-    def begin(self, mapping: "RegionMapping") -> None:
-        """A copy begins."""
+    def begin(self, mappings: "Collection[RegionMapping]") -> None:
+        """Copies begin."""
         ours, before, _ = self._set
         with self._lock:
             if not self._copied:
                 self._sigaction(signal.SIGBUS, ours, before)
-            self._copied.append(mapping)
+            self._copied.extend(mappings)
 
-    def end(self, mapping: "RegionMapping") -> None:
-        """A copy has ended."""
+    def end(self, mappings: "Collection[RegionMapping]") -> None:
+        """They have ended."""
         _, before, found = self._set
         with self._lock:
-            self._copied.remove(mapping)
+            for mapping in mappings:
+                self._copied.remove(mapping)
             if not self._copied:
                 self._sigaction(signal.SIGBUS, before, found)
                 if self._found.handler != self._ours.handler:  # another one was set meanwhile
@@ -91,14 +95,15 @@ def _guard() -> _Guard:
 
 
 class RegionMapping:
-    """A mapping of an object. A thread copies at a time.
+    """A mapping of an object. A thread has it copied at a time.
 
     Attributes:
         size: its bytes.
+        until: where the last of the parts ends that are copied now.
         intact: whether all that was copied was the object's.
     """
 
-    __slots__ = ("_address", "_array", "_until", "intact", "size")
+    __slots__ = ("_address", "_array", "intact", "size", "until")
 
     def __init__(self, descriptor: int, size: int) -> None:
         """Map so many bytes from the beginning of an object.
@@ -108,7 +113,7 @@ class RegionMapping:
         """
         self.size = size
         self.intact = True
-        self._address = self._until = 0
+        self._address = self.until = 0
         flags = _PROT_READ_WRITE, _MAP_SHARED
         address = _guard().mmap(None, size, *flags, descriptor, 0)
         if address == _MAP_FAILED:
@@ -120,39 +125,41 @@ class RegionMapping:
         if self._address:
             _guard().munmap(self._address, self.size)
 
-    def read(self, into: Any, at: int) -> bool:
-        """Fill an array of bytes from a place; whether that is what the object has."""
-        guard = _guard()
-        self._until = self._address + at + len(into)
-        guard.begin(self)
-        try:
-            np.copyto(into, self._array[at : at + len(into)])
-        finally:
-            guard.end(self)
-        return self.intact
-
-    def write(self, values: Any, at: int) -> bool:
-        """Copy an array of bytes to a place; whether the object has them."""
-        guard = _guard()
-        self._until = self._address + at + len(values)
-        guard.begin(self)
-        try:
-            np.copyto(self._array[at : at + len(values)], values)
-        finally:
-            guard.end(self)
-        return self.intact
+    def part(self, at: int, size: int) -> Any:
+        """So many bytes at a place, as uint8: for `copy_all`."""
+        end = at + size
+        self.until = max(self.until, end)
+        return self._array[at:end]
 
     def replace_from(self, address: int) -> bool:
         """Put memory of this process in the place of what is still copied, from a page of this mapping on; False for another address, or without memory.
 
         Not in the place of the whole rest: an object may be larger than all memory, since it has no pages where nothing was written, and the system gives no process as much.
         """
-        if not self._address <= address < self._until:
+        until = self._address + self.until
+        if not self._address <= address < until:
             return False
         self.intact = False
         flags = _PROT_READ_WRITE, _MAP_PRIVATE | _MAP_FIXED | _MAP_ANONYMOUS | _MAP_NORESERVE
-        placed: int | None = _guard().mmap(address, self._until - address, *flags, -1, 0)
+        placed: int | None = _guard().mmap(address, until - address, *flags, -1, 0)
         return placed == address
+
+
+def copy_all(pairs: "Sequence[parallel_copies.Pair]", mappings: "Collection[RegionMapping]") -> None:
+    """Copy the second array of each pair to the first; `intact` of each mapping says afterwards whether all parts of it were the object's.
+
+    Args:
+        pairs: of each one side is a part of a mapping.
+        mappings: these, each once.
+    """
+    guard = _guard()
+    guard.begin(mappings)
+    try:
+        parallel_copies.copy(pairs)
+    finally:
+        guard.end(mappings)
+    for mapping in mappings:
+        mapping.until = 0
 
 
 class _Bytes:

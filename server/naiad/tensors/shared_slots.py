@@ -156,12 +156,14 @@ class ReceivedSlots:
         arrays: the server's files, as uint8, by slot; None for one that is not here.
     """
 
-    __slots__ = ("_lost", "_once", "arrays", "files", "lost", "memory")
+    __slots__ = ("_arrays_unread", "_lost", "_once", "_unread", "arrays", "files", "lost", "memory")
 
     def __init__(self) -> None:
         self.files = ReceivedFiles()
         self.memory = InputMemory()
         self.lost: list[tuple[Any, tuple[str, str]]] = []
+        self._unread: list[tuple[int, Any, int]] = []
+        self._arrays_unread: list[Any] = []
         self.arrays: list[Any] = []
         self._lost = 0
         self._once = 0
@@ -181,7 +183,7 @@ class ReceivedSlots:
             self._once |= 1 << slot
 
     def array(self, place: "bytes | bytearray", shape: "tuple[int, ...]", dtype: Any) -> Any:
-        """The tensor at a place: a view, or read from a client's shared memory object.
+        """The tensor at a place: a view, or memory for what `read` reads from a client's shared memory object.
 
         Raises:
             LookupError: its file is not here.
@@ -197,14 +199,24 @@ class ReceivedSlots:
     def _read(self, number: int, at: int, shape: "tuple[int, ...]", dtype: Any) -> Any:
         size = math.prod(shape) * dtype.itemsize
         memory = self.memory.take(size)
-        wrong = self.files.read(number, memory[:size], at)
+        self._unread.append((number, memory[:size], at))
         array = np.ndarray(shape, dtype, memory)
-        if wrong[0]:
-            self.lost.append((array, wrong))
+        self._arrays_unread.append(array)
         return array
 
+    def read(self) -> None:
+        """Read what the arrays of this batch are to have from clients' objects, all of it together."""
+        if not self._unread:
+            return
+        arrays, self._arrays_unread = self._arrays_unread, []
+        found = self.files.read(self._unread)
+        self._unread = []
+        self.lost += [(array, wrong) for array, wrong in zip(arrays, found) if wrong[0]]  # noqa: B905 - 3.8 knows no strict
+
     def drop_once(self) -> None:
-        """The batch has ended: forget the files that are not used again."""
+        """The batch has ended: forget the files that are not used again, and what was to be read for one that was refused."""
+        if self._unread:
+            self._unread, self._arrays_unread = [], []
         if self._once:
             for slot in range(len(self.arrays)):
                 if self._once >> slot & 1:

@@ -234,6 +234,8 @@ class RequestReader:
             if placed:
                 request.places = fields.places(index)
             requests.append(request)
+        if shared is not None:
+            shared.read()
         return requests
 
 

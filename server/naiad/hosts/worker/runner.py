@@ -154,6 +154,7 @@ class Runner:
         else:
             execution = self.instance.execute(requests)
         errors: list[InferenceError] = []
+        placed: list[tuple[Response, Sequence[Any]]] = []
         for index, (request, response) in enumerate(zip(requests, execution.responses)):  # noqa: B905 - 3.8 knows no strict; the server checks
             if response is None:
                 if index not in execution.rescheduled:
@@ -166,7 +167,9 @@ class Runner:
                         _place_on_device(response, request.places_on_device)
                     _lend(response, request.on_device)
                 if request.places and not request.cancelled:
-                    self._place(response, request.places)
+                    placed.append((response, request.places))
+        if placed:
+            self._place(placed)
         files = self.link.shared_by_other.arrays
         if files and not execution.rescheduled:
             request = response = None  # type: ignore[assignment]  # references are counted
@@ -174,20 +177,22 @@ class Runner:
         answer, payload = codec.write_outcome(execution)
         return answer, payload, errors
 
-    def _place(self, response: Response, places: "Sequence[Any]") -> None:
-        """Write outputs to their client's shared memory; those that cannot be written stay as they are."""
-        by_name = {name: place for name, *place in places}
-        write = self.link.shared_by_other.files.write
-        response.outputs = [
-            (
-                name,
-                datatype,
-                write(by_name[name][0], values, *by_name[name][1:])
-                if name in by_name and datatype != "BYTES"
-                else values,
-            )
-            for name, datatype, values in response.outputs
-        ]
+    def _place(self, placed: "Sequence[tuple[Response, Sequence[Any]]]") -> None:
+        """Write outputs to their clients' shared memory, all of them together; those that cannot be written stay as they are."""
+        writes: list[Any] = []
+        written: list[tuple[list[Any], int]] = []
+        for response, places in placed:
+            by_name = {name: place for name, *place in places}
+            response.outputs = outputs = list(response.outputs)
+            for at, (name, datatype, values) in enumerate(outputs):
+                place = by_name.get(name)
+                if place is not None and datatype != "BYTES":
+                    number, offset, size = place
+                    writes.append((number, values, offset, size))
+                    written.append((outputs, at))
+        for (outputs, at), values in zip(written, self.link.shared_by_other.files.write(writes)):  # noqa: B905 - as above
+            name, datatype, _ = outputs[at]
+            outputs[at] = name, datatype, values
 
     def _announce_end(self, why: str) -> None:
         """The process ends with its next message: the server gives it no more batches, and starts another one when it has ended."""
