@@ -26,6 +26,7 @@ RESERVED = "triton_python_backend_shm_region_"
 
 MOST_BYTES = 2**63 - 1
 _MOST_REGIONS = 4096
+_KNOWN_PLACES = 256
 _TICK_S = 1.0
 _KEY = re.compile(r"/?([^/\0]+)").fullmatch
 
@@ -158,6 +159,7 @@ class Regions:
         self._same_owner = same_owner
         self._gpu_memory = gpu_memory
         self._regions: dict[str, Region | CudaRegion] = {}
+        self._bound: dict[tuple[str, int, int], Place] = {}
         self._memory: dict[str, SharedPool] = {}
         self._timer: asyncio.TimerHandle | None = None
 
@@ -281,6 +283,7 @@ class Regions:
         for each in [name] if name else list(self._regions):
             region = self._regions.get(each)
             if region is not None and region.on_gpu == on_gpu:
+                self._bound.clear()
                 del self._regions[each]
 
     def system(self, name: str = "") -> list[Region]:
@@ -341,12 +344,15 @@ class Regions:
             self._timer = asyncio.get_running_loop().call_later(_TICK_S, self._tick)
 
     def bound(self, place: Place) -> Place:
-        """A place with its region (rows 5.17, 5.18).
+        """A place with its region (rows 5.17, 5.18). The same places come again and again: those that were found are remembered (bounded).
 
         Raises:
             InferenceError: NOT_FOUND for a region that is not registered, INVALID_ARG for a place outside of it.
         """
-        name, offset, size = place.name, place.offset, place.size
+        key = name, offset, size = place.name, place.offset, place.size
+        found = self._bound.get(key)
+        if found is not None:
+            return found
         region = self._regions.get(name)
         if region is None:
             raise not_found(f"Unable to find shared memory region: '{name}'{self._hint()}")
@@ -359,7 +365,10 @@ class Regions:
             raise invalid(
                 f"Invalid offset + byte size for shared memory region: '{name}': {within}"
             )
-        return Place(name, offset, size, region)
+        if len(self._bound) >= _KNOWN_PLACES:
+            self._bound.clear()
+        found = self._bound[key] = Place(name, offset, size, region)
+        return found
 
     def _hint(self) -> str:
         if self.allowed:

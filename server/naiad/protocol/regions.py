@@ -16,8 +16,8 @@ from naiad.core.datatypes import BYTES
 from naiad.core.device_tensor import DeviceTensor, OnDevice
 from naiad.core.inference import Cancellable
 from naiad.core.regions import Place, Region, Regions
-from naiad.core.request import InferRequest
-from naiad.core.tensor import NO_VALUES, UNPACKED, RegionTensor, Tensor, unread_tensor
+from naiad.core.request import InferRequest, RequestedOutput
+from naiad.core.tensor import NO_VALUES, UNPACKED, RegionTensor, Tensor, UnreadTensor, unread_tensor
 from naiad.engine.api import Engine, ModelTraits
 from naiad.errors import InferenceError
 from naiad.protocol import raw_tensors
@@ -66,14 +66,16 @@ def bring(
         InferenceError: NOT_FOUND for a region that is not registered, INVALID_ARG for a place outside of it or an object that is too small, and
             the errors of `Engine.look_up`.
     """
+    traits = engine.look_up(request.model_name, request.model_version).traits
+    if traits.reads_regions:
+        found = left_there(engine.regions, request)
+        if found is not None:
+            return proceed(found)
     bound = bind(engine.regions, request)
     if any(place.region is not None and place.region.on_gpu for place in _places(bound)):
-        model = engine.look_up(request.model_name, request.model_version)
-        bound = on_gpu(bound, model.traits)
-    elif any(map(_may_stay, bound.inputs)):
-        model = engine.look_up(request.model_name, request.model_version)
-        if model.traits.reads_regions:
-            bound = unread(bound)
+        bound = on_gpu(bound, traits)
+    elif traits.reads_regions and any(map(_may_stay, bound.inputs)):
+        bound = unread(bound)
     memory = _memory(engine.regions, bound)
     if takes_long(bound):
         return offload(functools.partial(_read_and_check, codec, bound, memory), proceed)
@@ -87,6 +89,45 @@ def offloaded(codec: Codec | None, fail: Fail) -> Offload:
         return OffloadedCall(codec, work, proceed=proceed, fail=fail)
 
     return offload
+
+
+def left_there(regions: Regions, request: InferRequest) -> InferRequest | None:
+    """What `bind`, `unread` and `read` make of a request all of whose tensors in regions are numbers in the host's memory, and not small, in one go; None for another one.
+
+    Args:
+        regions: those of the server.
+        request: one with `in_regions`, for a model whose worker process reads inputs there itself.
+
+    Raises:
+        InferenceError: as `bring`.
+    """
+    inputs: list[Tensor] = []
+    for tensor in request.inputs:
+        if type(tensor) is RegionTensor:
+            place, datatype, shape = regions.bound(tensor.place), tensor.datatype, tensor.shape
+            region, size = place.region, place.size
+            if (
+                type(region) is not Region
+                or datatype is BYTES
+                or size < _LARGE
+                or size != math.prod(shape) * datatype.size
+                or min(shape, default=0) < 0
+            ):
+                return None
+            region.require(place.offset, size)
+            tensor = UnreadTensor(tensor.name, datatype, shape, NO_VALUES, None, place)
+        inputs.append(tensor)
+    outputs: list[RequestedOutput] = []
+    for output in request.requested_outputs:
+        if output.place is not None:
+            place = regions.bound(output.place)
+            if type(place.region) is not Region:
+                return None
+            output = RequestedOutput(output.name, output.classes, place)
+        outputs.append(output)
+    return msgspec.structs.replace(
+        request, inputs=inputs, requested_outputs=outputs, in_regions=False
+    )
 
 
 def bind(regions: Regions, request: InferRequest) -> InferRequest:

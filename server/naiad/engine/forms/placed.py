@@ -58,6 +58,17 @@ class PlacedResponses(FormedResponses):
         self._places = places
 
     @override
+    def __call__(self, response: InferResponse) -> None:
+        if not self._working and response.error is None:
+            for tensor in response.outputs:
+                if type(tensor) is not PlacedTensor:
+                    break
+            else:  # the model's worker process has written them all
+                self._on_response(response)
+                return
+        super().__call__(response)
+
+    @override
     def form(self, response: InferResponse) -> InferResponse:
         """See there. INTERNAL for an output that its place is too small for (row 5.19)."""
         places = self._places

@@ -241,7 +241,15 @@ class InferRoute:
     ) -> Cancellable | None:
         limits, headers = self._limits, request.headers
         if decoded.request.in_regions:
-            return self._bring(request, traits, on_reply, decoded)
+            # The bytes of such a request do not say what it asks: its reply is not kept for them.
+            if type(on_reply) is Keeping:
+                on_reply = on_reply.on_reply
+            left = None
+            if traits.reads_regions:
+                left = regions.left_there(self._engine.regions, decoded.request)
+            if left is None:
+                return self._bring(request, traits, on_reply, decoded)
+            decoded = Decoded(left, decoded.form)
         if limits.forwarded is not None:
             parameters = decoded.request.parameters
             request_parameters.forward_headers(headers, limits.forwarded, parameters)
@@ -255,9 +263,7 @@ class InferRoute:
     def _bring(
         self, request: HttpRequest, traits: ModelTraits, on_reply: OnReply, decoded: Decoded
     ) -> Cancellable | None:
-        """Continue with a request whose tensors are in clients' shared memory: its bytes do not say what it asks, so its reply is not kept for them."""
-        if isinstance(on_reply, Keeping):
-            on_reply = on_reply.on_reply
+        """Continue with a request whose tensors are in clients' shared memory."""
 
         def proceed(brought: InferRequest) -> Cancellable | None:
             return self._infer(

@@ -11,7 +11,7 @@ import orjson
 
 from naiad.core.datatypes import ALL, BF16, BYTES, FP16, DataType
 from naiad.core.response import InferResponse
-from naiad.core.tensor import Tensor
+from naiad.core.tensor import PlacedTensor, Tensor
 from naiad.protocol.http.codec.infer_json import ReplyForm, binary_headers
 from naiad.protocol.http.message import HttpReply
 from naiad.protocol.http.replies import JSON_HEADERS
@@ -29,10 +29,17 @@ _NUMBERS = frozenset(ALL) - {BYTES, FP16, BF16}
 def encode(response: InferResponse, form: ReplyForm) -> HttpReply | None:
     """Write a successful response; None if it is not of the usual form."""
     outputs = response.outputs
-    if len(outputs) != 1 or response.parameters or type(tensor := outputs[0]) is not Tensor:
+    if len(outputs) != 1 or response.parameters:
         return None
-    name, array, request_id = tensor.name, tensor.array, response.id
-    model, version = response.model_name, response.model_version
+    tensor, request_id = outputs[0], response.id
+    model, version, name = response.model_name, response.model_version, tensor.name
+    if type(tensor) is not Tensor:
+        if type(tensor) is not PlacedTensor or form.listed.get(name, form.binary):
+            return None
+        rest = _placed(model, version, name, tensor.datatype, tensor.shape)
+        text = b'{"id":%b,%b' % (orjson.dumps(request_id), rest) if request_id else b"{" + rest
+        return HttpReply(200, JSON_HEADERS, (text,), request_id)
+    array = tensor.array
     if form.listed.get(name, form.binary):
         rest = _binary(model, version, name, tensor.datatype, tensor.shape, array.nbytes)
         if rest is None:
@@ -72,6 +79,14 @@ def _binary(  # noqa: PLR0917 - keyword arguments take longer
 def _json(model: str, version: int, name: str, datatype: DataType, shape: tuple[int, ...]) -> bytes:
     """The JSON of a response between its id and its values."""
     return b'%b,"data":' % _start(model, version, name, datatype, shape)
+
+
+@functools.lru_cache(maxsize=256)
+def _placed(
+    model: str, version: int, name: str, datatype: DataType, shape: tuple[int, ...]
+) -> bytes:
+    """The JSON of a response behind its id, whose output is in a client's shared memory."""
+    return b"%b}]}" % _start(model, version, name, datatype, shape)
 
 
 def _start(
