@@ -15,6 +15,7 @@ from naiad.core.tensor import Tensor
 from naiad.hosts.link import codec
 from naiad.hosts.link.layouts import Alike
 from naiad.hosts.link.payload import Payload
+from naiad.tensors.shared_slots import SHARED_FROM
 
 
 def pack_alike(
@@ -36,6 +37,9 @@ def pack_alike(
     if len(inputs) != 1 or (places and any(each.place for each in wanted)):
         return None
     like = inputs[0]
+    # The values of others are not looked at: reading an `array` may copy them.
+    if type(like) is not Tensor or like.array.nbytes >= SHARED_FROM:
+        return None
     name, datatype, shape, rows = like.name, like.datatype, like.shape, first.batch_size
     if datatype is datatypes.BYTES:
         return None

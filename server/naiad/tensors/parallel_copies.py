@@ -10,7 +10,7 @@ import os
 import queue
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Tuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ PARALLEL_FROM = 1 << 22
 _PIECE = 1 << 19
 _MOST_HELPERS = 3
 
-Pair = tuple[Any, Any]
+Pair = Tuple[Any, Any]
 """Where to and where from: arrays of uint8 of the same length."""
 
 

@@ -11,7 +11,7 @@ import errno
 import os
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Tuple
 
 import numpy as np
 
@@ -50,10 +50,10 @@ NOWHERE = numbered(_NUMBERS - 1)
 
 _RIGHT = "", ""
 
-Read = tuple[int, Any, int]
+Read = Tuple[int, Any, int]
 """The number of an object, an array of bytes to fill, and where the bytes begin in the object."""
 
-Write = tuple[int, Any, int, int]
+Write = Tuple[int, Any, int, int]
 """The number of an object, the values, where their place begins in bytes from the beginning of the object, and its bytes."""
 
 

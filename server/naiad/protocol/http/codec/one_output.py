@@ -12,12 +12,13 @@ import orjson
 from naiad.core.datatypes import ALL, BF16, BYTES, FP16, DataType
 from naiad.core.response import InferResponse
 from naiad.core.tensor import PlacedTensor, Tensor
+from naiad.protocol import raw_tensors
 from naiad.protocol.http.codec.infer_json import ReplyForm, binary_headers
 from naiad.protocol.http.message import HttpReply
 from naiad.protocol.http.replies import JSON_HEADERS
 
 LONGEST = 4_096
-"""Bytes of an array; of longer ones the values take most of the time."""
+"""Bytes of the longest array that is copied to the text before it."""
 
 _MOST_VALUES = 48
 """Values that are written as JSON from a list; more are written faster from the array."""
@@ -41,12 +42,13 @@ def encode(response: InferResponse, form: ReplyForm) -> HttpReply | None:
         return HttpReply(200, JSON_HEADERS, (text,), request_id)
     array = tensor.array
     if form.listed.get(name, form.binary):
-        rest = _binary(model, version, name, tensor.datatype, tensor.shape, array.nbytes)
+        size = array.nbytes
+        rest = _binary(model, version, name, tensor.datatype, tensor.shape, size)
         if rest is None:
             return None
         text = b'{"id":%b,%b' % (orjson.dumps(request_id), rest) if request_id else b"{" + rest
-        body = text + array.tobytes()
-        return HttpReply(200, binary_headers(len(text)), (body,), request_id)
+        body = (text + array.tobytes(),) if size <= LONGEST else (text, raw_tensors.write(tensor))
+        return HttpReply(200, binary_headers(len(text)), body, request_id)
     if tensor.datatype not in _NUMBERS or not 0 < array.size <= _MOST_VALUES:
         return None
     values = array.ravel().tolist()
@@ -69,7 +71,7 @@ def _binary(  # noqa: PLR0917 - keyword arguments take longer
     size: int,
 ) -> bytes | None:
     """The JSON of a response behind its id; None if this module does not write it."""
-    if datatype is BYTES or not 0 < size <= LONGEST:
+    if datatype is BYTES or not size:
         return None
     parameters = orjson.dumps({"binary_data_size": size})
     return b'%b,"parameters":%b}]}' % (_start(model, version, name, datatype, shape), parameters)

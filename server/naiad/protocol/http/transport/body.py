@@ -23,8 +23,6 @@ _PART_BYTES = 4096
 """One read may hold 40,000 chunks, which take 50 ms and more; so many bytes of them take a millisecond."""
 _SPILLED = 1 << 20
 """Bytes from which a body of unknown length is kept in shared memory."""
-_READ_BYTES = 1 << 18
-"""Bytes read from the socket at once. The system has the processor meanwhile; libuv reads up to 32 times before other connections have their turn."""
 _SIZE_DIGITS = 15
 """Hex digits of a chunk size; more is an overflow somewhere."""
 _HEX = frozenset(b"0123456789abcdefABCDEF")
@@ -51,34 +49,36 @@ class Body(typing.Protocol):
 
 
 class LengthBody:
-    """A body of known length, at least one byte."""
+    """A body of known length, at least one byte.
+
+    Attributes:
+        rest: bytes still to come.
+    """
+
+    __slots__ = ("rest",)
 
     def __init__(self, length: int) -> None:
-        self._left = length
+        self.rest = length
 
     def take(self, data: bytes, at: int, feed: Feed) -> int:
         """As `Body.take`; a read that is all body is passed on without a copy."""
         have = len(data) - at
-        if have <= self._left:
-            self._left -= have
+        if have <= self.rest:
+            self.rest -= have
             feed(data[at:] if at else data)
             return len(data)
-        end = at + self._left
-        self._left = 0
+        end = at + self.rest
+        self.rest = 0
         feed(data[at:end])
         return end
 
-    def received(self, count: int) -> None:
-        """So many bytes of it were taken elsewhere."""
-        self._left -= count
-
     def done(self) -> bool:
         """Whether all of it was taken."""
-        return self._left == 0
+        return self.rest == 0
 
     def left(self) -> int:
         """Bytes still to come."""
-        return self._left
+        return self.rest
 
 
 class ChunkedBody:
@@ -277,11 +277,11 @@ class WholeBody:
                 spill, self._spill = self._spill, None
                 self._spilled = spill()
                 if self._spilled is not None:
-                    self._spilled.feed(self._buffer.getvalue())
+                    self._spilled.add(self._buffer.getvalue())
                     self._buffer = None
                     self._first = b""
         elif self._spilled is not None:
-            self._spilled.feed(piece)
+            self._spilled.add(piece)
         elif not self._first:
             self._first = piece
         else:
@@ -299,15 +299,19 @@ class WholeBody:
         self._dispatch(self.head, self._handler, self.head.request(whole), self.started_ns)
 
 
-class DirectBody:
-    """Receives the body of a fast-lane request into shared memory: straight from the socket where it can, so that no copy of it is made.
+class DirectBody(LengthBody):
+    """The body of a fast-lane request that is received into shared memory: straight from the socket where it can, so that no copy of it is made. It is its own sink.
 
     Args:
-        memory: for the whole body, and `at` bytes before it.
+        memory: for the whole body, and `at` bytes before it. One of unknown length need not fill it.
         started_ns: as in `RequestDispatcher.dispatch`.
+
+    Attributes:
+        memory: the same. The next byte goes to the place that is `rest` bytes from its end.
+        size: bytes of the memory.
     """
 
-    __slots__ = ("_at", "_dispatch", "_handler", "_memory", "_start", "head", "started_ns")
+    __slots__ = ("_dispatch", "_handler", "_start", "head", "memory", "size", "started_ns")
 
     def __init__(
         self,
@@ -319,29 +323,28 @@ class DirectBody:
         memory: memoryview,
         at: int,
     ) -> None:
+        super().__init__(len(memory) - at)
         self.head = head
         self.started_ns = started_ns
         self._handler = handler
         self._dispatch = dispatch
-        self._memory = memory
-        self._start = self._at = at
+        self._start = at
+        self.memory = memory
+        self.size = len(memory)
+
+    def add(self, piece: bytes) -> None:
+        """The next piece, which was read elsewhere."""
+        self.rest -= len(piece)
+        self.feed(piece)
 
     def feed(self, piece: bytes) -> None:
-        """The next piece, which was read elsewhere."""
-        self._memory[self._at : self._at + len(piece)] = piece
-        self._at += len(piece)
-
-    def room(self, left: int) -> memoryview:
-        """Where the next bytes of the `left` ones are to be read, some of them."""
-        return self._memory[self._at : self._at + min(left, _READ_BYTES)]
-
-    def received(self, count: int) -> None:
-        """So many bytes were read into `room`."""
-        self._at += count
+        """A piece that `rest` does not count any more."""
+        end = self.size - self.rest
+        self.memory[end - len(piece) : end] = piece
 
     def end(self) -> None:
         """The body is complete."""
-        whole = self._memory[self._start : self._at].toreadonly()
+        whole = self.memory[self._start : self.size - self.rest].toreadonly()
         head = self.head
         request = HttpRequest(head.method, head.path, head.headers, b"", None, whole)
         self._dispatch(head, self._handler, request, self.started_ns)

@@ -20,6 +20,7 @@ import typing
 from typing_extensions import override
 
 from naiad.protocol.http import replies
+from naiad.protocol.http.transport.body import DirectBody
 from naiad.protocol.http.transport.direct_reader import DirectReader
 from naiad.protocol.http.transport.framing import CONTINUE, HttpError
 from naiad.protocol.http.transport.head import NO_HEAD
@@ -172,15 +173,13 @@ class Connection(asyncio.Protocol):
 
     # Called by `DirectReader`
 
-    def direct_room(self) -> memoryview | None:
-        """Where the next bytes of a large body go; None if none of one come."""
-        return None if self._life.state in DEAF else self._receiver.direct_room()
+    def direct_body(self) -> DirectBody | None:
+        """The large body whose next bytes come; None if none of one come."""
+        return None if self._life.state in DEAF else self._receiver.direct()
 
-    def direct_received(self, count: int) -> None:
-        """Some of them came."""
-        self._peer.since = self._registry.now
-        if self._receiver.direct_received(count):
-            self._take()
+    def direct_ended(self) -> None:
+        """All of it came."""
+        self._take()
 
     def read_as_usual(self) -> None:
         """No large body came behind another one: have the socket read as before."""
@@ -352,7 +351,7 @@ class Connection(asyncio.Protocol):
         comes = self._receiver.direct() is not None and self._life.state not in DEAF
         if comes and not self._transport.is_closing():
             self._direct = True
-            self._transport.set_protocol(DirectReader(self))
+            self._transport.set_protocol(DirectReader(self, self._receiver, self._peer, self._registry))
 
     def _probe_peer(self) -> None:
         """Find out whether a client that sent EOF is still there: closing and half-closing look the same from here.

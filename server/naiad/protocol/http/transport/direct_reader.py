@@ -8,10 +8,14 @@ import typing
 
 from typing_extensions import override
 
+from naiad.protocol.http.transport.body import DirectBody
 from naiad.protocol.transport.buffer_reader import BufferReader, SocketEvents
 
 _BETWEEN = 1 << 12
 """Bytes that are read at once between large bodies: a head, the JSON, and little more."""
+
+_READ_BYTES = 1 << 17
+"""Bytes of a body that are read at once. The system has the socket meanwhile, so that what the client sends waits. libuv reads up to 32 times before other connections have their turn."""
 
 
 class Reads(SocketEvents, typing.Protocol):
@@ -20,43 +24,83 @@ class Reads(SocketEvents, typing.Protocol):
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`."""
 
-    def direct_room(self) -> memoryview | None:
-        """Where the next bytes of a large body go; None if none of one come."""
+    def direct_body(self) -> DirectBody | None:
+        """The large body whose next bytes come; None if none of one come."""
 
-    def direct_received(self, count: int) -> None:
-        """So many bytes came there."""
+    def direct_ended(self) -> None:
+        """All of it came."""
 
     def read_as_usual(self) -> None:
         """Have the connection itself be the protocol again, unless a large body comes."""
 
 
+class Receives(typing.Protocol):
+    """What has the body that is being received."""
+
+    sink: typing.Any
+
+
+class Since(typing.Protocol):
+    """Since when nothing has come."""
+
+    since: float
+
+
+class Clock(typing.Protocol):
+    """The time, as connections are checked by it."""
+
+    now: float
+
+
 class DirectReader(BufferReader[Reads]):
-    """The protocol while a body is received directly."""
+    """The protocol while a body is received directly.
 
-    __slots__ = ("_between",)
+    Args:
+        connection: its connection.
+        receiver: that of the connection: whatever ends a body early takes it away there.
+        peer: gets the time of each read.
+        clock: has it.
+    """
 
-    def __init__(self, connection: Reads) -> None:
+    __slots__ = ("_between", "_body", "_clock", "_peer", "_receiver")
+
+    def __init__(self, connection: Reads, receiver: Receives, peer: Since, clock: Clock) -> None:
         super().__init__(connection)
         self._between: bytearray | None = None
+        self._body: DirectBody | None = None
+        self._receiver = receiver
+        self._peer = peer
+        self._clock = clock
 
     @override
     def get_buffer(self, sizehint: int) -> memoryview:
-        assert self._connection is not None
-        room = self._connection.direct_room()
-        if room is not None:
+        body = self._body
+        if body is None or self._receiver.sink is not body:
+            assert self._connection is not None
+            body = self._body = self._connection.direct_body()
+            if body is None:
+                self._between = bytearray(_BETWEEN)
+                # asyncio's TLS slices it: a slice of a bytearray is a copy, and what is read there is lost.
+                return memoryview(self._between)
             self._between = None  # nothing may have come of what was asked for before
-            return room
-        self._between = bytearray(_BETWEEN)
-        # asyncio's TLS slices it: a slice of a bytearray is a copy, and what is read there is lost.
-        return memoryview(self._between)
+        at = body.size - body.rest
+        return body.memory[at : at + _READ_BYTES]
 
     @override
     def buffer_updated(self, nbytes: int) -> None:
-        connection, between = self._connection, self._between
+        body = self._body
+        if body is not None:
+            rest = body.rest = body.rest - nbytes
+            self._peer.since = self._clock.now
+            if rest:
+                return
+        connection = self._connection
         assert connection is not None
-        if between is None:
-            connection.direct_received(nbytes)
+        if body is not None:
+            self._body = None
+            connection.direct_ended()
             return
-        self._between = None
+        between, self._between = self._between, None
+        assert between is not None
         connection.data_received(bytes(between[:nbytes]))
         connection.read_as_usual()

@@ -208,7 +208,8 @@ class RequestDispatcher:
         if handler is None:
             receiver.expect_body(body, self._begin_in_application(head))
         else:
-            receiver.expect_body(body, self._sink(head, handler))
+            sink = self._sink(head, handler)
+            receiver.expect_body(sink if type(sink) is DirectBody else body, sink)
             if receiver.owes_continue:
                 self._read_body(True)
 
@@ -229,9 +230,8 @@ class RequestDispatcher:
                     lease = service.registry.memory.take(at + size, head.path)
                     if lease is None:
                         return None
-                    return DirectBody(
-                        head, handler, now_ns, self.dispatch, memory=lease.data, at=at
-                    )
+                    memory = lease.data[: at + size]
+                    return DirectBody(head, handler, now_ns, self.dispatch, memory=memory, at=at)
 
                 if chunked:
                     return WholeBody(head, handler, now_ns, self.dispatch, spill=direct)

@@ -7,7 +7,7 @@ at most, because the connection stops reading). It decides who handles a request
 import re
 import typing
 
-from naiad.protocol.http.transport.body import Body, DirectBody, LengthBody
+from naiad.protocol.http.transport.body import Body, DirectBody
 from naiad.protocol.http.transport.framing import HttpError
 from naiad.protocol.http.transport.head import RequestHead, find_end, glimpse
 from naiad.protocol.http.transport.head_cache import HeadCache
@@ -35,20 +35,21 @@ class RequestReceiver:
 
     Attributes:
         body: the body that is being received; None between requests.
+        sink: where it goes; None if it is skipped.
         body_held: the application has enough of that body for now.
         owes_continue: the client waits for `100 Continue` before it sends that body.
         unread: whether there are bytes that were not taken.
     """
 
     __slots__ = (
-        "_at", "_data", "_heads", "_next", "_searched", "_settings", "_sink", "body", "body_held", "eof",
-        "owes_continue", "unread",
+        "_at", "_data", "_heads", "_next", "_searched", "_settings", "body", "body_held", "eof", "owes_continue",
+        "sink", "unread",
     )  # fmt: skip
 
     def __init__(self, settings: HttpSettings, heads: HeadCache) -> None:
         self._settings = settings
         self._heads = heads
-        self._sink: BodySink | None = None
+        self.sink: BodySink | None = None
         self._data = b""
         self._at = 0  # where the unread bytes begin
         self._next = 0  # where they begin once the head that was read last is taken
@@ -98,7 +99,7 @@ class RequestReceiver:
     def expect_body(self, body: Body, sink: BodySink | None) -> None:
         """A body follows; without a sink it is skipped."""
         self.body = body
-        self._sink = sink
+        self.sink = sink
 
     def wait_to_continue(self) -> None:
         """The client sends the body after `100 Continue`, unless some of it came already."""
@@ -113,49 +114,32 @@ class RequestReceiver:
         body = self.body
         assert body is not None
         self.owes_continue = False
-        self._at = body.take(self._data, self._at, _skip if self._sink is None else self._sink.feed)
+        self._at = body.take(self._data, self._at, _skip if self.sink is None else self.sink.feed)
         self.unread = self._at < len(self._data)
         if body.done():
             self.end_body()
 
     def end_body(self) -> None:
         """All of the body was received."""
-        sink, self._sink, self.body, self.body_held = self._sink, None, None, False
+        sink, self.sink, self.body, self.body_held = self.sink, None, None, False
         if sink is not None:
             sink.end()
 
     def direct(self) -> DirectBody | None:
         """The body whose next bytes are to be read from the socket straight into its memory; None if there is none, or if bytes before them wait here."""
-        sink = self._sink
-        return sink if type(sink) is DirectBody and not self.unread else None
-
-    def direct_room(self) -> memoryview | None:
-        """Where these bytes are to be read; None if there is no such body."""
-        body, sink = self.body, self.direct()
-        if sink is None or type(body) is not LengthBody or body.done():
-            return None
-        return sink.room(body.left())
-
-    def direct_received(self, count: int) -> bool:
-        """So many bytes were read there. Returns whether the body is complete, so that `end_body` comes next."""
-        body, sink = self.body, self.direct()
-        if sink is None or type(body) is not LengthBody or body.done():
-            return False
-        self.owes_continue = False
-        sink.received(count)
-        body.received(count)
-        return body.done()
+        sink = self.sink
+        return sink if type(sink) is DirectBody and sink.rest and not self.unread else None
 
     def in_question(self, now_ns: int) -> tuple[RequestHead, int]:
         """The request that is being received, as far as it is known, for the access log of an error: its head and `RequestContext.received_ns`."""
-        if self._sink is not None:
-            return self._sink.head, self._sink.started_ns
+        if self.sink is not None:
+            return self.sink.head, self.sink.started_ns
         return glimpse(self._data[self._at :]), now_ns
 
     def drop(self) -> None:
         """Drop all input and the body that is being received."""
         self.drop_unread()
-        self.body = self._sink = None
+        self.body = self.sink = None
         self.body_held = self.owes_continue = False
 
     def drop_unread(self) -> None:
@@ -170,12 +154,12 @@ class RequestReceiver:
 
     def ignore_body(self) -> None:
         """The request has its reply: skip the rest of the body."""
-        self._sink = None
+        self.sink = None
         self.body_held = self.owes_continue = False
 
     def ignores_body(self) -> bool:
         """Whether the rest of a body is being skipped."""
-        return self.body is not None and self._sink is None
+        return self.body is not None and self.sink is None
 
     def small_rest(self) -> bool:
         """Whether the rest of the body is small enough to skip."""

@@ -57,6 +57,18 @@ def test_what_is_remembered_of_a_response_is_not_written_into_another_one() -> N
             assert_as_usual(answer, form)
 
 
+@pytest.mark.parametrize("size", [1024, 1025, 100_000])
+def test_many_bytes_are_written_as_the_usual_writer_writes_them(size: int) -> None:
+    for request_id in ("", "r"):
+        assert_as_usual(sent(numbers(FP32, size), request_id=request_id), ALL_BINARY)
+
+
+def test_an_output_in_a_region_is_written_as_the_usual_writer_writes_it() -> None:
+    there = placed_tensor(numbers(FP32, 3, 2))
+    for request_id in ("", "r"):
+        assert_as_usual(sent(there, request_id=request_id), ALL_JSON)
+
+
 def test_an_array_in_another_order_is_written_row_by_row() -> None:
     turned = np.arange(6, dtype=np.float32).reshape(2, 3).T
     for form in FORMS[:2]:
@@ -80,7 +92,6 @@ def test_an_array_in_another_order_is_written_row_by_row() -> None:
         (response(tensor("A", FP32, [1.0, float("nan")])), ALL_JSON),
         (response(tensor("A", FP32, [float("inf"), float("-inf")])), ALL_JSON),
         (sent(numbers(FP32, 49)), ALL_JSON),
-        (sent(numbers(FP32, 1025)), ALL_BINARY),
     ],
 )
 def test_another_form_is_left_to_the_usual_writer(answer: InferResponse, form: ReplyForm) -> None:

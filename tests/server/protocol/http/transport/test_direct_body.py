@@ -9,6 +9,7 @@ import pytest
 
 from naiad.protocol.http.transport.body import DirectBody
 from naiad.protocol.http.transport.direct_reader import DirectReader, Reads
+from naiad.protocol.http.transport.head import NO_HEAD
 from naiad.protocol.http.transport.service import HttpSettings
 from tests.server.protocol.http.scripted import Client, ScriptedRoutes, post, request, settle
 
@@ -234,22 +235,61 @@ async def test_a_body_above_the_limit_takes_no_memory() -> None:
 
 def test_a_read_that_brings_nothing_does_not_take_the_place_of_the_next_one() -> None:
     connection = unittest.mock.create_autospec(Reads, instance=True)
-    room = memoryview(bytearray(8))
-    connection.direct_room.side_effect = [None, room]
-    reader = DirectReader(connection)
-    assert reader.get_buffer(-1) is not room  # as TLS does for a part of a record
-    assert reader.get_buffer(-1) is room
-    reader.buffer_updated(8)
-    connection.direct_received.assert_called_once_with(8)
+    body = body_of(8)
+    connection.direct_body.side_effect = [None, body]
+    reader = reader_of(connection, Receiving(body))
+    reader.get_buffer(-1)  # as TLS does for a part of a record
+    reader.get_buffer(-1)[:3] = b"abc"
+    reader.buffer_updated(3)
+    reader.get_buffer(-1)[:5] = b"defgh"
+    reader.buffer_updated(5)
+    assert body.memory.tobytes() == b"abcdefgh"
+    assert body.done()
+    connection.direct_ended.assert_called_once_with()
     connection.data_received.assert_not_called()
 
 
 def test_what_is_read_in_parts_between_large_bodies_arrives_whole() -> None:
     connection = unittest.mock.create_autospec(Reads, instance=True)
-    connection.direct_room.return_value = None
-    reader = DirectReader(connection)
+    connection.direct_body.return_value = None
+    reader = reader_of(connection, Receiving(None))
     room = reader.get_buffer(-1)
     for at, part in enumerate((b"GET", b" / ", b"HTT")):
         room[3 * at :][:3] = part  # as asyncio's TLS does with several records
     reader.buffer_updated(9)
     connection.data_received.assert_called_once_with(b"GET / HTT")
+
+
+def test_a_body_that_was_ended_early_is_read_no_further() -> None:
+    connection = unittest.mock.create_autospec(Reads, instance=True)
+    body = body_of(8)
+    connection.direct_body.side_effect = [body, None]
+    receiving = Receiving(body)
+    reader = reader_of(connection, receiving)
+    reader.get_buffer(-1)
+    reader.buffer_updated(3)
+    receiving.sink = None
+    reader.get_buffer(-1)[:2] = b"xy"
+    reader.buffer_updated(2)
+    connection.data_received.assert_called_once_with(b"xy")
+    assert body.left() == 5
+
+
+def body_of(size: int) -> DirectBody:
+    """A body of so many bytes, of which none has come."""
+    memory = memoryview(bytearray(size))
+    return DirectBody(
+        NO_HEAD, unittest.mock.Mock(), 0, unittest.mock.Mock(), memory=memory, at=0
+    )
+
+
+def reader_of(connection: Reads, receiving: "Receiving") -> DirectReader:
+    """A reader of this connection."""
+    return DirectReader(connection, receiving, unittest.mock.Mock(), unittest.mock.Mock())
+
+
+class Receiving:
+    """What has the body that is being received."""
+
+    def __init__(self, sink: object) -> None:
+        self.sink = sink
