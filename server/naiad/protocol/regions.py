@@ -102,7 +102,8 @@ def left_there(regions: Regions, request: InferRequest) -> InferRequest | None:
         InferenceError: as `bring`.
     """
     inputs: list[Tensor] = []
-    for tensor in request.inputs:
+    for each in request.inputs:
+        tensor = each
         if type(tensor) is RegionTensor:
             place, datatype, shape = regions.bound(tensor.place), tensor.datatype, tensor.shape
             region, size = place.region, place.size
@@ -118,7 +119,8 @@ def left_there(regions: Regions, request: InferRequest) -> InferRequest | None:
             tensor = UnreadTensor(tensor.name, datatype, shape, NO_VALUES, None, place)
         inputs.append(tensor)
     outputs: list[RequestedOutput] = []
-    for output in request.requested_outputs:
+    for wanted in request.requested_outputs:
+        output = wanted
         if output.place is not None:
             place = regions.bound(output.place)
             if type(place.region) is not Region:

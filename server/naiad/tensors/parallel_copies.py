@@ -10,7 +10,7 @@ import os
 import queue
 import threading
 from collections.abc import Sequence
-from typing import Any, Tuple
+from typing import Any
 
 import numpy as np
 
@@ -20,14 +20,11 @@ PARALLEL_FROM = 1 << 22
 _PIECE = 1 << 19
 _MOST_HELPERS = 3
 
-Pair = Tuple[Any, Any]
-"""Where to and where from: arrays of uint8 of the same length."""
-
 
 class _Work:
-    """Pieces that several threads copy."""
+    """Pieces that several threads copy; `pairs` as of `copy`."""
 
-    def __init__(self, pairs: "Sequence[Pair]") -> None:
+    def __init__(self, pairs: "Sequence[tuple[Any, Any]]") -> None:
         self._pieces = collections.deque(
             (into[at : at + _PIECE], source[at : at + _PIECE])
             for into, source in pairs
@@ -88,8 +85,8 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_HELPERS.forget)
 
 
-def copy(pairs: "Sequence[Pair]") -> None:
-    """Copy the second array of each pair to the first."""
+def copy(pairs: "Sequence[tuple[Any, Any]]") -> None:
+    """Copy the second array of each pair to the first, both of uint8 and of the same length."""
     helpers = 0
     if sum([len(into) for into, _ in pairs]) >= PARALLEL_FROM:
         helpers = min(len(os.sched_getaffinity(0)) - 1, _MOST_HELPERS)

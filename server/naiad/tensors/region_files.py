@@ -7,11 +7,10 @@ Python 3.8.
 """
 
 import collections
-import errno
 import os
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, Tuple
+from typing import Any
 
 import numpy as np
 
@@ -50,12 +49,6 @@ NOWHERE = numbered(_NUMBERS - 1)
 
 _RIGHT = "", ""
 
-Read = Tuple[int, Any, int]
-"""The number of an object, an array of bytes to fill, and where the bytes begin in the object."""
-
-Write = Tuple[int, Any, int, int]
-"""The number of an object, the values, where their place begins in bytes from the beginning of the object, and its bytes."""
-
 
 class Placed:
     """What a worker sends of an output that it has written to its place; written as `Exported` is."""
@@ -86,7 +79,7 @@ class SentFiles:
     """The server's side of a link: which objects the worker has. One thread; regions may end in any.
 
     Attributes:
-        copied: bytes that the worker was told to copy from or to objects; its user sets it back.
+        copied: bytes that the worker is to copy from or to objects; its user sets it back.
         on_gone: called in whatever thread when the worker has a descriptor that it does not need any more, because a region has ended, for example; `forget` is to come soon.
     """
 
@@ -172,7 +165,10 @@ class _File:
 
     def has(self, end: int) -> bool:
         """Whether the object reaches to a byte."""
-        return os.fstat(self.descriptor).st_size >= end
+        try:
+            return os.fstat(self.descriptor).st_size >= end
+        except OSError:
+            return False
 
     def forget(self, mapping: Any) -> None:
         """Unmap the object: it has other bytes, or there is memory of this process in its place, which would stay as long as the region."""
@@ -205,8 +201,11 @@ class ReceivedFiles:
         while self._files:
             os.close(self._files.popitem()[1].descriptor)
 
-    def read(self, reads: "Sequence[Read]") -> "list[tuple[str, str]]":
+    def read(self, reads: "Sequence[tuple[int, Any, int]]") -> "list[tuple[str, str]]":
         """Fill arrays of bytes from objects.
+
+        Args:
+            reads: for each the object's number, the array, and where its bytes begin in the object.
 
         Returns:
             For each the name of an `ErrorCode` and a message if that failed, else two empty texts.
@@ -222,53 +221,36 @@ class ReceivedFiles:
                 by_calls.append(index)
         # Behind the end of an object its last page has zeros.
         by_calls += [index for index, file, end in copies.run() if not file.has(end)]
-        by_calls += copies.torn
-        for index in by_calls:
+        for index in (*by_calls, *copies.torn):
             number, values, at = reads[index]
             found[index] = _read(self._files[number], values, at)
         return found
 
-    def write(self, writes: "Sequence[Write]") -> "list[Any]":
+    def write(self, writes: "Sequence[tuple[int, Any, int, int]]") -> "list[Any]":
         """Write the values of outputs, numbers, to objects.
+
+        Args:
+            writes: for each the object's number, the output, and where its place begins, in bytes from the beginning of the object, and the bytes of the place.
 
         Returns:
             For each a `Placed`; the values themselves if they are still to be written.
         """
         copies = _Copies()
-        found: list[Any] = [values for _, values, _, _ in writes]
-        by_calls: list[tuple[int, _File, Any]] = []
+        found: list[Any] = []
+        by_calls: list[int] = []
         for index, (number, values, at, size) in enumerate(writes):
             file = self._files.get(number)
-            if (
-                file is None
-                or type(values) is not np.ndarray
-                or not PLACED_FROM <= values.nbytes <= size
-                or not values.flags.c_contiguous
-            ):
+            fits = type(values) is np.ndarray and PLACED_FROM <= values.nbytes <= size
+            if file is None or not (fits and values.flags.c_contiguous and file.has(at + values.nbytes)):  # fmt: skip
+                found.append(values)
                 continue
-            array = values.reshape(-1).view(np.uint8)
-            try:
-                if not file.has(at + len(array)):
-                    continue
-            except OSError:
-                continue
-            found[index] = Placed(values.shape)
-            if not copies.take(index, file, array, at, reads=False):
-                by_calls.append((index, file, array))
+            found.append(Placed(values.shape))
+            if not copies.take(index, file, _octets(values), at, reads=False):
+                by_calls.append(index)
         copies.run()
-        for index in copies.torn:
+        for index in (*by_calls, *copies.torn):
             number, values, at, _ = writes[index]
-            by_calls.append((index, self._files[number], values.reshape(-1).view(np.uint8)))
-        for index, file, array in by_calls:
-            _, values, at, _ = writes[index]
-            try:
-                if not file.has(at + len(array)):
-                    raise OSError(errno.ENXIO, "the object has become smaller")
-                octets = array.data
-                while octets:
-                    count = os.pwrite(file.descriptor, octets, at)
-                    octets, at = octets[count:], at + count
-            except OSError:
+            if not _write(self._files[number], _octets(values).data, at):
                 found[index] = values
         return found
 
@@ -317,6 +299,10 @@ class _Copies:
         return made
 
 
+def _octets(values: Any) -> Any:
+    return values.reshape(-1).view(np.uint8)
+
+
 def _read(file: _File, values: Any, at: int) -> "tuple[str, str]":
     octets = memoryview(values)
     try:
@@ -328,3 +314,16 @@ def _read(file: _File, values: Any, at: int) -> "tuple[str, str]":
     except OSError as error:
         return "INTERNAL", unreadable(file.label, str(error.strerror))
     return _RIGHT
+
+
+def _write(file: _File, octets: Any, at: int) -> bool:
+    """Whether the object has them; it does not grow."""
+    try:
+        if not file.has(at + len(octets)):
+            return False
+        while octets:
+            count = os.pwrite(file.descriptor, octets, at)
+            octets, at = octets[count:], at + count
+    except OSError:
+        return False
+    return True

@@ -145,7 +145,7 @@ class RegionMapping:
         return placed == address
 
 
-def copy_all(pairs: "Sequence[parallel_copies.Pair]", mappings: "Collection[RegionMapping]") -> None:
+def copy_all(pairs: "Sequence[tuple[Any, Any]]", mappings: "Collection[RegionMapping]") -> None:
     """Copy the second array of each pair to the first; `intact` of each mapping says afterwards whether all parts of it were the object's.
 
     Args:

@@ -154,22 +154,18 @@ class Runner:
         else:
             execution = self.instance.execute(requests)
         errors: list[InferenceError] = []
-        placed: list[tuple[Response, Sequence[Any]]] = []
         for index, (request, response) in enumerate(zip(requests, execution.responses)):  # noqa: B905 - 3.8 knows no strict; the server checks
             if response is None:
                 if index not in execution.rescheduled:
                     self._in_progress.defer(request)
             elif response.error is not None:
                 errors.append(response.error)
-            else:
-                if request.on_device is not None:
-                    if request.places_on_device and not request.cancelled:
-                        _place_on_device(response, request.places_on_device)
-                    _lend(response, request.on_device)
-                if request.places and not request.cancelled:
-                    placed.append((response, request.places))
-        if placed:
-            self._place(placed)
+            elif request.on_device is not None:
+                if request.places_on_device and not request.cancelled:
+                    _place_on_device(response, request.places_on_device)
+                _lend(response, request.on_device)
+        if self.link.shared_by_other.files:
+            self._place(requests, execution.responses)
         files = self.link.shared_by_other.arrays
         if files and not execution.rescheduled:
             request = response = None  # type: ignore[assignment]  # references are counted
@@ -177,12 +173,16 @@ class Runner:
         answer, payload = codec.write_outcome(execution)
         return answer, payload, errors
 
-    def _place(self, placed: "Sequence[tuple[Response, Sequence[Any]]]") -> None:
+    def _place(
+        self, requests: "Sequence[ReceivedRequest]", responses: "Sequence[Response | None]"
+    ) -> None:
         """Write outputs to their clients' shared memory, all of them together; those that cannot be written stay as they are."""
         writes: list[Any] = []
         written: list[tuple[list[Any], int]] = []
-        for response, places in placed:
-            by_name = {name: place for name, *place in places}
+        for request, response in zip(requests, responses):  # noqa: B905 - as above
+            if response is None or not request.places or request.cancelled:
+                continue
+            by_name = {name: place for name, *place in request.places}
             response.outputs = outputs = list(response.outputs)
             for at, (name, datatype, values) in enumerate(outputs):
                 place = by_name.get(name)

@@ -27,7 +27,7 @@ _NUMBERS = frozenset(ALL) - {BYTES, FP16, BF16}
 """The datatypes whose values JSON has, as numbers."""
 
 
-def encode(response: InferResponse, form: ReplyForm) -> HttpReply | None:
+def encode(response: InferResponse, form: ReplyForm) -> HttpReply | None:  # noqa: PLR0911 - a call more takes longer
     """Write a successful response; None if it is not of the usual form."""
     outputs = response.outputs
     if len(outputs) != 1 or response.parameters:
@@ -37,8 +37,8 @@ def encode(response: InferResponse, form: ReplyForm) -> HttpReply | None:
     if type(tensor) is not Tensor:
         if type(tensor) is not PlacedTensor or form.listed.get(name, form.binary):
             return None
-        rest = _placed(model, version, name, tensor.datatype, tensor.shape)
-        text = b'{"id":%b,%b' % (orjson.dumps(request_id), rest) if request_id else b"{" + rest
+        said = _placed(model, version, name, tensor.datatype, tensor.shape)
+        text = b'{"id":%b,%b' % (orjson.dumps(request_id), said) if request_id else b"{" + said
         return HttpReply(200, JSON_HEADERS, (text,), request_id)
     array = tensor.array
     if form.listed.get(name, form.binary):
@@ -47,8 +47,10 @@ def encode(response: InferResponse, form: ReplyForm) -> HttpReply | None:
         if rest is None:
             return None
         text = b'{"id":%b,%b' % (orjson.dumps(request_id), rest) if request_id else b"{" + rest
-        body = (text + array.tobytes(),) if size <= LONGEST else (text, raw_tensors.write(tensor))
-        return HttpReply(200, binary_headers(len(text)), body, request_id)
+        headers = binary_headers(len(text))
+        if size > LONGEST:
+            return HttpReply(200, headers, (text, raw_tensors.write(tensor)), request_id)
+        return HttpReply(200, headers, (text + array.tobytes(),), request_id)
     if tensor.datatype not in _NUMBERS or not 0 < array.size <= _MOST_VALUES:
         return None
     values = array.ravel().tolist()

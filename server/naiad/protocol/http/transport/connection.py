@@ -351,7 +351,9 @@ class Connection(asyncio.Protocol):
         comes = self._receiver.direct() is not None and self._life.state not in DEAF
         if comes and not self._transport.is_closing():
             self._direct = True
-            self._transport.set_protocol(DirectReader(self, self._receiver, self._peer, self._registry))
+            self._transport.set_protocol(
+                DirectReader(self, self._receiver, self._peer, self._registry)
+            )
 
     def _probe_peer(self) -> None:
         """Find out whether a client that sent EOF is still there: closing and half-closing look the same from here.

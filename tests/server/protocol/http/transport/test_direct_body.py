@@ -278,9 +278,7 @@ def test_a_body_that_was_ended_early_is_read_no_further() -> None:
 def body_of(size: int) -> DirectBody:
     """A body of so many bytes, of which none has come."""
     memory = memoryview(bytearray(size))
-    return DirectBody(
-        NO_HEAD, unittest.mock.Mock(), 0, unittest.mock.Mock(), memory=memory, at=0
-    )
+    return DirectBody(NO_HEAD, unittest.mock.Mock(), 0, unittest.mock.Mock(), memory=memory, at=0)
 
 
 def reader_of(connection: Reads, receiving: "Receiving") -> DirectReader:
