@@ -131,18 +131,18 @@ class TensorrtModel(LoadedModel):
 
 
 def open_library() -> "Library":
-    """TensorRT.
+    """TensorRT of this process.
 
     Raises:
         InferenceError: UNAVAILABLE: it is not installed, broken, or too old.
     """
     try:
-        from naiad.backends.tensorrt.engine.library import Library  # noqa: PLC0415 - see the first lines
+        from naiad.backends.tensorrt.engine.library import of_process  # noqa: PLC0415 - see the first lines
     except ImportError as error:
         if not (error.name or "").startswith("tensorrt"):
             raise
         raise registry.no_package(PLUGIN, error) from error
-    return Library()
+    return of_process()
 
 
 def open_cuda(model: str) -> CudaRuntime:

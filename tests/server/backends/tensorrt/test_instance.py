@@ -244,19 +244,21 @@ def test_a_lack_of_memory_fails_the_load_and_leaves_nothing(
 def test_what_is_missing_is_named(
     tmp_path: pathlib.Path, cuda: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    import tensorrt  # noqa: PLC0415 - the made-up one
+
+    with monkeypatch.context() as older:
+        older.setattr(tensorrt, "__version__", "8.6.1")
+        with pytest.raises(
+            InferenceError,
+            match=r"TensorRT 8\.6\.1 is installed, and this server needs 10 or newer",
+        ):
+            Model(tmp_path, plans.doubling(), TWO)
     monkeypatch.setattr(type(cuda), "devices", lambda self: 0)
     with pytest.raises(
         InferenceError, match="CUDA sees no GPU: a TensorRT plan needs an NVIDIA GPU"
     ) as failed:
         Model(tmp_path, plans.doubling(), TWO)
     assert failed.value.code is ErrorCode.UNAVAILABLE
-    import tensorrt  # noqa: PLC0415 - the made-up one
-
-    monkeypatch.setattr(tensorrt, "__version__", "8.6.1")
-    with pytest.raises(
-        InferenceError, match=r"TensorRT 8\.6\.1 is installed, and this server needs 10 or newer"
-    ):
-        Model(tmp_path, plans.doubling(), TWO)
 
 
 def test_without_the_package_the_command_that_installs_it_is_named(
@@ -269,3 +271,51 @@ def test_without_the_package_the_command_that_installs_it_is_named(
         "unable to load backend 'tensorrt': its package tensorrt is not installed"
     )
     assert "tensorrt]" in failed.value.message
+
+
+def test_shapes_are_set_where_they_are_other_ones_than_before(
+    tmp_path: pathlib.Path, cuda: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import tensorrt  # noqa: PLC0415 - the made-up one
+
+    from naiad.backends.tensorrt.execution.context import ProfileContext  # noqa: PLC0415 - it imports TensorRT
+
+    calls: list[str] = []
+    for owner, name in (
+        (tensorrt.IExecutionContext, "set_input_shape"),
+        (ProfileContext, "unspecified"),
+    ):
+        real = getattr(owner, name)
+
+        def counted(self: Any, *given: Any, name: str = name, real: Any = real) -> Any:
+            calls.append(name)
+            return real(self, *given)
+
+        monkeypatch.setattr(owner, name, counted)
+    with Model(tmp_path, plans.doubling(), TWO) as model:
+        (instance,) = model.instances
+        for count, expected in ((2, ["set_input_shape", "unspecified"]), (2, []), (3, ["set_input_shape", "unspecified"])):  # fmt: skip
+            calls.clear()
+            (answer,) = run(instance, inference(tensor("X", rows(count, count))))
+            assert values(answer)["Y"] == (rows(count, count) * 2).tolist()
+            assert calls == expected
+
+
+def test_the_models_of_a_process_share_the_library_and_its_log(
+    tmp_path: pathlib.Path, cuda: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import tensorrt  # noqa: PLC0415 - the made-up one
+
+    loggers: list[Any] = []
+    runtime = tensorrt.Runtime
+
+    def made(logger: Any) -> Any:
+        loggers.append(logger)
+        return runtime(logger)
+
+    monkeypatch.setattr(tensorrt, "Runtime", made)
+    for name in ("one", "two"):
+        with Model(tmp_path / name, plans.doubling(), TWO):
+            pass
+    assert len(loggers) == 2
+    assert loggers[0] is loggers[1]

@@ -2,6 +2,7 @@
 
 import collections.abc
 import ctypes
+import functools
 import logging
 import pathlib
 import threading
@@ -52,7 +53,7 @@ class Logger(tensorrt.ILogger):  # type: ignore[misc]
 
 
 class Library:
-    """TensorRT in this process."""
+    """TensorRT in this process: one for all of its models (`of_process`), because TensorRT keeps the first logger that it is given, and makes one engine at a time."""
 
     def __init__(self) -> None:
         version = tensorrt.__version__
@@ -128,6 +129,16 @@ class Library:
         return internal(
             f"unable to create TensorRT engine: {reason} ('{path.name}' of model '{model}'; {advice})"
         )
+
+
+@functools.cache
+def of_process() -> Library:
+    """The library of this process.
+
+    Raises:
+        InferenceError: UNAVAILABLE: the installed TensorRT is too old.
+    """
+    return Library()
 
 
 class Engine:

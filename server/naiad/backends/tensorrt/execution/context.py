@@ -44,6 +44,8 @@ class ProfileContext:
         self._stream = stream
         self._instance = instance
         self._dynamic = {tensor.name for tensor in self._description.inputs if -1 in tensor.shape}
+        self._has_values = any(tensor.is_shape for tensor in self._description.tensors)
+        self._set: dict[str, Shape] = {}
         self._graph_shapes: list[GraphShapes] = []
         self._graphs: list[int] = []
         self._inexact = False
@@ -76,16 +78,21 @@ class ProfileContext:
         Raises:
             InferenceError: INTERNAL: TensorRT refuses it; its reason comes first.
         """
+        self._set.pop(name, None)
         if not self._context.set_input_shape(name, shape):
             reason = self._engine.logger.take_error("")
             text = f"trt failed to set binding dimension to {shown(shape)} for input '{name}' for {self._instance}"
             raise internal(f"{reason} ({text})" if reason else text)
+        self._set[name] = shape
 
-    def set_shapes(self, shapes: collections.abc.Mapping[str, Shape]) -> None:
-        """Set the shapes of a batch."""
+    def set_shapes(self, shapes: collections.abc.Mapping[str, Shape]) -> bool:
+        """Set the shapes of a batch; whether one is another than before: TensorRT works out all shapes of the network again after each call."""
+        changed = False
         for name, shape in shapes.items():
-            if name in self._dynamic:
+            if name in self._dynamic and self._set.get(name) != shape:
                 self.set_shape(name, shape)
+                changed = True
+        return changed
 
     def shape_of(self, name: str) -> Shape:
         """The shape of a tensor, as the shapes of the inputs make it; -1 where the values of inputs decide."""
@@ -154,8 +161,8 @@ class ProfileContext:
             self.set_shapes(shapes)
             self._cuda.launch(self._graphs[index], self._stream)
             return shapes
-        self.set_shapes(batch.inputs)
-        if missing := self.unspecified():
+        changed = self.set_shapes(batch.inputs)
+        if (changed or self._has_values) and (missing := self.unspecified()):
             raise batches.broken(
                 "failed to specify the dimensions of all input tensors or values of all input shape tensors"
                 f" (not set: {', '.join(missing)})"
