@@ -15,6 +15,7 @@ _Policy = model_config_pb2.ModelOptimizationPolicy
 
 _NO_GPU = "no instance of the model is of KIND_GPU"
 _NO_CPU = "every instance of the model is of KIND_GPU"
+_NO_CPU_WITH_GPUS = "on a machine with a GPU every instance of the model is of KIND_GPU: write kind: KIND_CPU (naiad check --gpus 0 checks it for a machine without one)"
 _NO_GRAPHS = "no CUDA graph is captured without optimization.cuda.graphs"
 _IN_THREADS = (
     "the model runs in threads of the server, which have the server's priority: the parameter naiad.host = process gives it worker processes, "
@@ -112,7 +113,10 @@ def _reason(
         return own
     if field == "cuda.graph_spec" and not optimization.cuda.graphs:
         return _NO_GRAPHS
-    return _NO_CPU if field == _CPU_ACCELERATORS and kinds == {_Group.KIND_GPU} else ""
+    if field != _CPU_ACCELERATORS or kinds != {_Group.KIND_GPU}:
+        return ""
+    chosen = [group.kind for group in message.instance_group] or [_Group.KIND_AUTO]
+    return _NO_CPU_WITH_GPUS if _Group.KIND_AUTO in chosen else _NO_CPU
 
 
 def _may_use(field: str, backend: BackendType, kinds: frozenset[int]) -> bool:

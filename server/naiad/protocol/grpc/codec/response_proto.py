@@ -26,21 +26,24 @@ def encode(response: InferResponse) -> bytes:
 
 
 def encode_pieces(response: InferResponse) -> bytes | LongMessage:
-    """As `encode`; long values stay where they are."""
-    parts = _parts(response)
-    return LongMessage(parts) if max(map(len, parts)) > _JOINED_BYTES else b"".join(parts)
+    """As `encode`; long values stay where they are.
+
+    Raises:
+        InferenceError: as `encode`, and INTERNAL for a response of more bytes than a message may have.
+    """
+    return _message(_parts(response))
 
 
 def encode_streamed(response: InferResponse) -> bytes | LongMessage:
     """ModelStreamInferResponse bytes of a response without an error (row 10.29).
 
     Raises:
-        InferenceError: as `encode`.
+        InferenceError: as `encode_pieces`.
     """
     parts = _parts(response)
     parts.append(_FINAL if response.final else _NOT_FINAL)
     parts.insert(0, b"\x12" + varint(sum(map(len, parts))))
-    return LongMessage(parts) if max(map(len, parts)) > _JOINED_BYTES else b"".join(parts)
+    return _message(parts)
 
 
 def encode_streamed_error(
@@ -60,6 +63,18 @@ def encode_streamed_error(
     return serialized(
         service_pb2.ModelStreamInferResponse(error_message=text, infer_response=inner)
     )
+
+
+def _message(parts: list[bytes | memoryview]) -> bytes | LongMessage:
+    if max(map(len, parts)) <= _JOINED_BYTES:
+        return b"".join(parts)
+    message = LongMessage(parts)
+    if len(message) > _MOST_BYTES:
+        raise internal(
+            f"the response has {len(message)} bytes, and a message of gRPC {_MOST_BYTES} at most: ask for fewer outputs, send smaller requests, or get "
+            "it over HTTP or in shared memory"
+        )
+    return message
 
 
 def _parts(response: InferResponse) -> list[bytes | memoryview]:
@@ -96,6 +111,9 @@ def varint(number: int) -> bytes:
     encoded.append(number)
     return bytes(encoded)
 
+
+_MOST_BYTES = (1 << 32) - 1
+"""What the length in front of a message can say."""
 
 _JOINED_BYTES = 65_536
 """Of a part: up to here all are joined."""

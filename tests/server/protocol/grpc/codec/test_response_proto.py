@@ -13,6 +13,7 @@ from naiad.core.request import Parameters
 from naiad.core.response import NO_PARAMETERS, InferResponse
 from naiad.core.tensor import Tensor
 from naiad.errors import ErrorCode, InferenceError
+from naiad.protocol.grpc.codec import response_proto
 from naiad.protocol.grpc.codec.response_proto import encode, varint
 from tests.server.protocol.grpc.scripted_engine import tensor
 
@@ -53,6 +54,20 @@ def test_an_array_that_is_not_contiguous_is_sent_row_major() -> None:
         array = np.arange(size * size, dtype=np.float32).reshape(size, size).T
         found = read(InferResponse("m", 1, "", [tensor("X", array, FP32)], NO_PARAMETERS))
         assert found.raw_output_contents[0] == array.tobytes()
+
+
+@pytest.mark.parametrize("encoded", [response_proto.encode_pieces, response_proto.encode_streamed])
+def test_a_response_that_no_message_can_hold_is_an_error(
+    encoded: typing.Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outputs = [tensor(name, np.zeros(100_000, np.float32), FP32) for name in "XY"]
+    response = InferResponse("m", 1, "", outputs, NO_PARAMETERS)
+    size = len(encoded(response))
+    monkeypatch.setattr(response_proto, "_MOST_BYTES", size)
+    assert len(encoded(response)) == size
+    monkeypatch.setattr(response_proto, "_MOST_BYTES", size - 1)
+    with pytest.raises(InferenceError, match=f"has {size} bytes, and a message of gRPC {size - 1} at most: ask for fewer"):  # fmt: skip
+        encoded(response)
 
 
 def test_large_bfloat16_goes_out_as_its_bytes() -> None:
