@@ -41,6 +41,22 @@ async def test_a_connection_that_is_old_enough_is_asked_to_go() -> None:
         await client.close()
 
 
+async def test_calls_that_outlast_the_grace_of_their_connection_are_unavailable_and_cancelled() -> (
+    None
+):
+    engine = ScriptedEngine()
+    settings = {"max_connection_age_ms": 50, "max_connection_age_grace_ms": 50}
+    async with serving(engine, **settings) as server, channel_to(server) as channel:
+        arrived = held(engine)
+        call = channel.unary_unary(INFER)(small_request())
+        gone = cancelled(await arrived)
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await call
+        await gone
+    assert error.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert error.value.details() == "max connection age"
+
+
 async def test_a_client_that_pings_too_often_gets_enhance_your_calm() -> None:
     async with serving(ScriptedEngine(), max_ping_strikes=1) as server:
         client = SilentClient(server.address)

@@ -25,9 +25,11 @@ from naiad.protocol.grpc.transport.native.reading_turns import FULL_READ_BYTES, 
 from naiad.protocol.grpc.transport.native.refused import ForeignRequest, RefusedCall
 from naiad.protocol.grpc.transport.native.service import (
     DEADLINE,
+    GIVEN_UP,
     NO_METHOD,
     NO_TIMEOUT,
     TOO_MUCH_METADATA,
+    TOO_OLD,
     BegunCall,
     Entry,
     GrpcService,
@@ -243,9 +245,11 @@ class GrpcConnection(asyncio.Protocol):
                 self.h2.ping(_KEEPALIVE_PING)
                 self._flush()
             case Verdict.OLD:
-                self._ask_to_go("max connection age")
-            case Verdict.DEAD | Verdict.TOO_OLD:
+                self._ask_to_go(TOO_OLD.message)
+            case Verdict.DEAD:
                 self.cut()
+            case Verdict.TOO_OLD:
+                self.give_up(TOO_OLD)
 
     def _check_leaving(self, now: float) -> None:
         if self._peer.is_stuck(now, self._service.transport.linger_timeout):
@@ -272,12 +276,12 @@ class GrpcConnection(asyncio.Protocol):
         self._departure.begin(why)
         self._flush()
 
-    def give_up(self) -> None:
+    def give_up(self, status: RpcStatus = GIVEN_UP) -> None:
         """End every call, and close."""
         for stream in self.h2.streams.all():
             if stream.call is not None:
-                stream.call.give_up()
-        self.h2.finish()
+                stream.call.give_up(status)
+        self.h2.finish(status.message)
         self._flush()
         self._leave()
 

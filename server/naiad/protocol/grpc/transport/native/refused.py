@@ -37,8 +37,9 @@ class ForeignRequest:
     def reset(self) -> None:
         """The client has gone."""
 
-    def give_up(self) -> None:
-        """The server exits."""
+    def give_up(self, status: RpcStatus) -> None:
+        """The server exits, or the connection is too old."""
+        del status
         self.ended()
 
 
@@ -85,6 +86,7 @@ class RefusedCall:
         )
         self._connection.flush_soon()
 
-    def give_up(self) -> None:
-        """The server exits."""
+    def give_up(self, status: RpcStatus) -> None:
+        """The server exits, or the connection is too old."""
+        del status
         self.expire()

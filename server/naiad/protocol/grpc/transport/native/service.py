@@ -31,7 +31,7 @@ from naiad.protocol.transport.http2.streams import Filling, Stream
 from naiad.protocol.transport.listener import UNANSWERED
 from naiad.protocol.transport.sockets import TransportSettings
 
-_UNIMPLEMENTED, _CANCELLED, _DEADLINE_EXCEEDED, _RESOURCE_EXHAUSTED, _INTERNAL = 12, 1, 4, 8, 13
+_UNIMPLEMENTED, _DEADLINE_EXCEEDED, _RESOURCE_EXHAUSTED, _INTERNAL, _UNAVAILABLE = 12, 4, 8, 13, 14
 
 NO_METHOD = RpcStatus(_UNIMPLEMENTED, "Method not found!")
 DEADLINE = RpcStatus(_DEADLINE_EXCEEDED, "Deadline Exceeded")
@@ -42,6 +42,8 @@ TOO_MUCH_METADATA = RpcStatus(
     f"received metadata size exceeds hard limit of {MAX_LIST_BYTES} bytes: send less metadata",
 )
 GIVEN_UP = rpc_status(UNANSWERED)
+TOO_OLD = RpcStatus(_UNAVAILABLE, "max connection age")
+"""Of calls that the grace of their connection was too short for; in grpc's words."""
 
 _LOG_EVERY_S = 60.0
 

@@ -14,7 +14,6 @@ from naiad.protocol.grpc.transport.native.messages import (
 )
 from naiad.protocol.grpc.transport.native.service import (
     DEADLINE,
-    GIVEN_UP,
     BegunCall,
     CallTransport,
     Extras,
@@ -207,9 +206,9 @@ class StreamCall:
         """The deadline has passed."""
         self._end_now(DEADLINE)
 
-    def give_up(self) -> None:
-        """The server exits."""
-        self._end_now(GIVEN_UP)
+    def give_up(self, status: RpcStatus) -> None:
+        """The server exits, or the connection is too old."""
+        self._end_now(status)
 
     # Inside
 

@@ -19,7 +19,6 @@ from naiad.protocol.grpc.transport.native.messages import (
 )
 from naiad.protocol.grpc.transport.native.service import (
     DEADLINE,
-    GIVEN_UP,
     BegunCall,
     CallTransport,
     Extras,
@@ -118,9 +117,9 @@ class UnaryCall(msgspec.Struct, eq=False):
         """The deadline has passed (row 10.24)."""
         self._end(DEADLINE)
 
-    def give_up(self) -> None:
-        """The server exits."""
-        self._end(GIVEN_UP)
+    def give_up(self, status: RpcStatus) -> None:
+        """The server exits, or the connection is too old."""
+        self._end(status)
 
     # Inside
 
