@@ -53,7 +53,7 @@ test-stores: $(VENV)/.dev ## object stores on loopback: an S3 server (built once
 test-stores-full: $(VENV)/.dev ## the same, also Azure's (needs npm) and the long ones
 	@$(PYTEST) tests/stores --durations=10
 
-FRAMEWORKS = broken caffe2 dali fil openvino pytorch tensorflow vllm
+FRAMEWORKS = broken caffe2 dali fil mixed openvino pytorch tensorflow vllm
 
 test-frameworks: $(VENV)/.dev ## the tests of the frameworks of models, which are installed once into the cache: 8 GB
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" .ci/frameworks

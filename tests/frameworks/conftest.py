@@ -7,6 +7,7 @@ _FRAMEWORKS = {
     "caffe2": "torch",
     "dali": "nvidia.dali",
     "fil": "treelite",
+    "mixed": "torch",
     "openvino": "openvino",
     "pytorch": "torch",
     "tensorflow": "tensorflow",

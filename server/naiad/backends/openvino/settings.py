@@ -6,6 +6,8 @@ import msgspec
 
 from naiad.errors import InferenceError, invalid
 
+_PRECISION = "INFERENCE_PRECISION_HINT"
+_PRECISIONS = ("f32", "f16", "bf16")
 _MODES = ("latency", "throughput", "cumulative_throughput")
 
 
@@ -41,10 +43,7 @@ def settings_of(model: str, parameters: collections.abc.Mapping[str, str]) -> Se
             if not text.isdigit():
                 raise _expected(key, "a non-negative number", text, model)
             properties[key] = text
-    if text := parameters.get("HINT_BF16"):
-        if text.lower() != "yes":
-            raise _expected("HINT_BF16", "YES", text, model)
-        properties["INFERENCE_PRECISION_HINT"] = "bf16"
+    properties.update(_precision(model, parameters))
     if text := parameters.get("NUM_STREAMS"):
         if text.lower() not in ("auto", "numa") and not text.isdigit():
             raise _expected("NUM_STREAMS", "either AUTO/NUMA/<int_value>", text, model)
@@ -63,6 +62,19 @@ def settings_of(model: str, parameters: collections.abc.Mapping[str, str]) -> Se
         padding=_yes(parameters, "ENABLE_BATCH_PADDING"),
         reshapes=_yes(parameters, "RESHAPE_IO_LAYERS"),
     )
+
+
+def _precision(model: str, parameters: collections.abc.Mapping[str, str]) -> dict[str, str]:
+    """The numbers in which it computes; nothing for OpenVINO's choice."""
+    if text := parameters.get(_PRECISION):
+        if text.lower() not in _PRECISIONS:
+            raise _expected(_PRECISION, "/".join(_PRECISIONS), text, model)
+        return {_PRECISION: text.lower()}
+    if text := parameters.get("HINT_BF16"):
+        if text.lower() != "yes":
+            raise _expected("HINT_BF16", "YES", text, model)
+        return {_PRECISION: "bf16"}
+    return {}
 
 
 def _yes(parameters: collections.abc.Mapping[str, str], key: str) -> bool:

@@ -169,12 +169,18 @@ def test_parameters_become_settings() -> None:
     )
 
 
+def test_the_numbers_in_which_it_computes_can_be_chosen() -> None:
+    chosen = settings_of("m", {"INFERENCE_PRECISION_HINT": "F32", "HINT_BF16": "YES"})
+    assert chosen.properties == {"INFERENCE_PRECISION_HINT": "f32"}
+
+
 @pytest.mark.parametrize(
     ("key", "value", "expected"),
     [
         ("INFERENCE_NUM_THREADS", "-1", "a non-negative number, got -1"),
         ("COMPILATION_NUM_THREADS", "x", "a non-negative number, got x"),
         ("HINT_BF16", "no", "YES, got no"),
+        ("INFERENCE_PRECISION_HINT", "int8", "f32/f16/bf16, got int8"),
         ("NUM_STREAMS", "Many", "either AUTO/NUMA/<int_value>, got many"),
         ("PERFORMANCE_HINT", "fast", "LATENCY/THROUGHPUT/CUMULATIVE_THROUGHPUT, got fast"),
     ],
