@@ -2,6 +2,10 @@
 
 import ast
 import pathlib
+import shutil
+import subprocess
+
+import pytest
 
 from naiad_operator.builders import KINDS
 from tests.apiserver import objects
@@ -14,6 +18,24 @@ def test_import_roots_are_not_packages() -> None:
     for folder in ("server", "operator"):
         assert (ROOT / folder).is_dir()
         assert not (ROOT / folder / "__init__.py").exists()
+
+
+_AT_THE_ROOT = {
+    ".ci", ".dockerignore", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "Dockerfile.operator", "Dockerfile.server", "LICENSE", "Makefile",
+    "README.md", "benchmarks", "charts", "constraints-frameworks.txt", "constraints.txt", "crds", "docs", "e2e", "examples", "images", "manifests",
+    "operator", "pyproject.toml", "server", "tests",
+}  # fmt: skip
+
+
+def test_nothing_else_is_at_the_root() -> None:
+    """A file that was written beside the code, for a look at something, is easily committed with it."""
+    git = shutil.which("git")
+    if git is None or not (ROOT / ".git").exists():
+        pytest.skip("this is no checkout: an archive may have other files at its root")
+    listed = subprocess.run([git, "-C", str(ROOT), "ls-files", "-z"], check=True, capture_output=True, timeout=60)  # fmt: skip
+    names = {path.partition("/")[0] for path in listed.stdout.decode().split("\0") if path}
+    assert names - _AT_THE_ROOT == set(), "take it away, or list it here"
+    assert _AT_THE_ROOT - names == set(), "it is gone: take it out here"
 
 
 def test_every_test_folder_is_a_package() -> None:
