@@ -82,7 +82,9 @@ def test_check_says_what_the_page_shows(built: pathlib.Path) -> None:
         timeout=60,
     ).stdout
     [shown] = snippets(BUILDING, "")
-    assert [line for line in output.splitlines() if line.startswith("ok")] == shown.splitlines()
+    assert [line for line in output.splitlines() if line.startswith("ok")] == [
+        line for line in shown.splitlines() if line.startswith("ok")
+    ]
 
 
 def test_the_client_shows_what_the_page_shows(server: ServerProcess, built: pathlib.Path) -> None:
