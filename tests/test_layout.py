@@ -31,7 +31,7 @@ def test_nothing_else_is_at_the_root() -> None:
     """A file that was written beside the code, for a look at something, is easily committed with it."""
     git = shutil.which("git")
     if git is None or not (ROOT / ".git").exists():
-        pytest.skip("this is no checkout: an archive may have other files at its root")
+        pytest.skip("not a checkout: an archive may have other files at its root")
     listed = subprocess.run([git, "-C", str(ROOT), "ls-files", "-z"], check=True, capture_output=True, timeout=60)  # fmt: skip
     names = {path.partition("/")[0] for path in listed.stdout.decode().split("\0") if path}
     assert names - _AT_THE_ROOT == set(), "take it away, or list it here"

@@ -16,7 +16,7 @@ from naiad.hosts import packing
 from naiad.hosts.link import codec
 from naiad.protocol import raw_tensors
 from naiad.protocol.codec import frames
-from naiad.protocol.http.codec import infer_json, large_bodies
+from naiad.protocol.http.codec import infer_json, large_bodies, reply_json
 from naiad.protocol.http.codec.infer_json import Target
 from tests.fuzz import http_infer
 from tests.fuzz.http_infer import summary, whole
@@ -68,7 +68,7 @@ def check(data: bytes) -> None:
         )
         in_frames = _framed(good)
     usual = _usable(plain.request.inputs)
-    expected = _outcome(lambda: infer_json.encode(_response(usual), plain.form))
+    expected = _outcome(lambda: reply_json.encode(_response(usual), plain.form))
     if isinstance(expected, InferenceError) or isinstance(written, InferenceError):
         assert _shown(expected) == _shown(written)
     else:

@@ -26,22 +26,17 @@ from naiad.protocol.header_pattern import HeaderPattern
 from naiad.protocol.http import known_replies
 from naiad.protocol.http.codec import (
     compression,
-    infer_json,
     large_bodies,
     one_output,
     raw_request,
+    reply_json,
     request_parameters,
     typed_json,
 )
 from naiad.protocol.http.codec.compression import Encoding
 from naiad.protocol.http.codec.event_stream import EventStream, takes_events
-from naiad.protocol.http.codec.infer_json import (
-    ALL_JSON,
-    HEADER_LENGTH,
-    Decoded,
-    ReplyForm,
-    Target,
-)
+from naiad.protocol.http.codec.infer_json import Decoded, Target
+from naiad.protocol.http.codec.reply_json import ALL_JSON, HEADER_LENGTH, ReplyForm
 from naiad.protocol.http.known_replies import Keeping
 from naiad.protocol.http.message import Headers, HttpReply, HttpRequest, OnReply
 from naiad.protocol.http.replies import error_callback, error_reply, server_fault
@@ -324,7 +319,7 @@ def header_length_of(header: bytes, body_length: int) -> int:
 
 def _event(response: InferResponse) -> bytes:
     """A response as one line of JSON."""
-    return b"".join(infer_json.encode(response, ALL_JSON).body)
+    return b"".join(reply_json.encode(response, ALL_JSON).body)
 
 
 class _Responder(msgspec.Struct, eq=False):
@@ -350,7 +345,7 @@ class _Responder(msgspec.Struct, eq=False):
                     work = functools.partial(_encode_large, codec, response, self.form, encoding)
                     OffloadedCall(codec, work, proceed=on_reply, fail=error_callback(on_reply))
                     return
-                reply = infer_json.encode(response, self.form)
+                reply = reply_json.encode(response, self.form)
         except InferenceError as error:
             reply = error_reply(error, request_id=response.id)
         except Exception:  # this request fails, its batch-mates in the same callback round do not

@@ -27,8 +27,9 @@ from naiad.protocol.http.codec import (
 )
 from naiad.protocol.http.codec.cloud_events import Mode
 from naiad.protocol.http.codec.compression import Encoding
-from naiad.protocol.http.codec.infer_json import ALL_JSON, Target
+from naiad.protocol.http.codec.infer_json import Target
 from naiad.protocol.http.codec.predict_json import Model, Predict, PredictForm
+from naiad.protocol.http.codec.reply_json import ALL_JSON
 from naiad.protocol.http.inference import InferenceLimits
 from naiad.protocol.http.message import Headers, HttpReply, HttpRequest, OnReply
 from naiad.protocol.http.replies import (

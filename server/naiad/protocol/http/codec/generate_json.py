@@ -19,8 +19,9 @@ from naiad.core.tensor import Tensor
 from naiad.engine.api import ModelTraits
 from naiad.errors import InferenceError, internal, invalid
 from naiad.protocol.http.codec import json_values
-from naiad.protocol.http.codec.infer_json import Target, printable, wrong_type
+from naiad.protocol.http.codec.infer_json import Target, wrong_type
 from naiad.protocol.http.codec.json_document import parse, require_utf8, visit_objects
+from naiad.protocol.http.codec.reply_json import printable
 from naiad.protocol.http.codec.request_parameters import scalar
 
 Json = typing.Any

@@ -15,11 +15,12 @@ from naiad.protocol.codec import frames
 from naiad.protocol.codec.packed_strings import check
 from naiad.protocol.codec.pool import CODEC_BYTES, Codec
 from naiad.protocol.codec.request_limits import check_parts
-from naiad.protocol.http.codec import generate_json, infer_json, predict_json
+from naiad.protocol.http.codec import generate_json, infer_json, predict_json, reply_json
 from naiad.protocol.http.codec.event_stream import LargeEvents
 from naiad.protocol.http.codec.generate_json import GenerateReader
-from naiad.protocol.http.codec.infer_json import ALL_JSON, Decoded, ReplyForm, Target
+from naiad.protocol.http.codec.infer_json import Decoded, Target
 from naiad.protocol.http.codec.predict_json import Model, Predict, PredictForm
+from naiad.protocol.http.codec.reply_json import ALL_JSON, ReplyForm
 from naiad.protocol.http.message import HttpReply
 from naiad.protocol.http.replies import JSON_HEADERS
 
@@ -62,7 +63,7 @@ def decode_infer(
 
 
 def encode_infer(codec: Codec, response: InferResponse, form: ReplyForm) -> HttpReply:
-    """`infer_json.encode` in a codec process; blocking."""
+    """`reply_json.encode` in a codec process; blocking."""
     headers, parts = codec.call(_encode_infer, response, form)
     return HttpReply(200, headers, tuple(parts), response.id)
 
@@ -110,7 +111,7 @@ def _events(codec: Codec, function: frames.Function) -> LargeEvents:
 
 
 def _infer_event(response: InferResponse) -> typing.Any:
-    text = b"".join(infer_json.encode(response, ALL_JSON).body)
+    text = b"".join(reply_json.encode(response, ALL_JSON).body)
     return frames.large(b"data: %b\n\n" % text)
 
 
@@ -126,7 +127,7 @@ def _decode_infer(body: memoryview, header_length: int, target: Target) -> Decod
 
 
 def _encode_infer(response: InferResponse, form: ReplyForm) -> Parts:
-    reply = infer_json.encode(response, form)
+    reply = reply_json.encode(response, form)
     return reply.headers, [frames.large(part) for part in reply.body]
 
 

@@ -1,6 +1,6 @@
 """Responses with one output of a few numbers, as most models give them: written around what stays the same, which is remembered (bounded). Pure.
 
-`infer_json` writes every response; this takes those that it would write in the same way each time but for the id and the values, in half as many steps. A
+`reply_json` writes every response; this takes those that it would write in the same way each time but for the id and the values, in half as many steps. A
 test holds the two to each other.
 """
 
@@ -13,7 +13,7 @@ from naiad.core.datatypes import ALL, BF16, BYTES, FP16, DataType
 from naiad.core.response import InferResponse
 from naiad.core.tensor import PlacedTensor, Tensor
 from naiad.protocol import raw_tensors
-from naiad.protocol.http.codec.infer_json import ReplyForm, binary_headers
+from naiad.protocol.http.codec.reply_json import ReplyForm, binary_headers
 from naiad.protocol.http.message import HttpReply
 from naiad.protocol.http.replies import JSON_HEADERS
 

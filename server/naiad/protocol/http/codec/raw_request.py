@@ -11,7 +11,8 @@ from naiad.core.tensor import Tensor
 from naiad.engine.api import ModelTraits, TensorMetadata
 from naiad.errors import InferenceError, invalid
 from naiad.protocol import raw_tensors
-from naiad.protocol.http.codec.infer_json import ALL_BINARY, Decoded, Target
+from naiad.protocol.http.codec.infer_json import Decoded, Target
+from naiad.protocol.http.codec.reply_json import ALL_BINARY
 from naiad.protocol.raw_tensors import InputSpec
 
 

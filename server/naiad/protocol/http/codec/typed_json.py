@@ -25,8 +25,9 @@ from naiad.errors import InferenceError
 from naiad.protocol import raw_tensors
 from naiad.protocol.header_pattern import RESERVED_PREFIX
 from naiad.protocol.http.codec import infer_json, request_parameters
-from naiad.protocol.http.codec.infer_json import ALL_JSON, MAX_INT64, Decoded, ReplyForm, Target
+from naiad.protocol.http.codec.infer_json import MAX_INT64, Decoded, Target
 from naiad.protocol.http.codec.json_values import TYPECODES
+from naiad.protocol.http.codec.reply_json import ALL_JSON, ReplyForm
 from naiad.protocol.raw_tensors import InputSpec
 
 LONGEST = 8_192

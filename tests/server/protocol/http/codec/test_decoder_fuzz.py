@@ -14,8 +14,9 @@ from naiad.core import datatypes
 from naiad.core.request import InferRequest
 from naiad.core.tensor import Tensor
 from naiad.errors import InferenceError
-from naiad.protocol.http.codec import infer_json, typed_json
-from naiad.protocol.http.codec.infer_json import ALL_BINARY, ALL_JSON, Target
+from naiad.protocol.http.codec import reply_json, typed_json
+from naiad.protocol.http.codec.infer_json import Target
+from naiad.protocol.http.codec.reply_json import ALL_BINARY, ALL_JSON
 from naiad.protocol.http.message import HttpRequest
 from naiad.protocol.http.routes import HttpOptions, Routes
 from tests.server.protocol.http.scripted_engine import Replies, ScriptedEngine, response
@@ -181,7 +182,7 @@ def test_what_is_written_is_read_as_it_was(
         raw = data.draw(some.binary(min_size=count * datatype.size, max_size=count * datatype.size))
         array = np.frombuffer(raw, datatype.dtype)
     sent = Tensor("IN", datatype, tuple(shape), array.reshape(shape))
-    reply = infer_json.encode(response(sent), ALL_BINARY if binary else ALL_JSON)
+    reply = reply_json.encode(response(sent), ALL_BINARY if binary else ALL_JSON)
     header_length = len(reply.body[0])
     body = b"".join(reply.body).replace(b'"outputs"', b'"inputs" ')
     decoded = typed_json.decode(body, header_length, TARGET)

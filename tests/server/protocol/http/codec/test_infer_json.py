@@ -10,8 +10,9 @@ from naiad.core.request import LATEST, SEQUENCE_END, SEQUENCE_START, RequestedOu
 from naiad.core.response import InferResponse
 from naiad.core.tensor import KeptTensor, RegionTensor, Tensor, Texts, placed_tensor
 from naiad.errors import ErrorCode, InferenceError
-from naiad.protocol.http.codec import infer_json, typed_json
-from naiad.protocol.http.codec.infer_json import ALL_BINARY, ALL_JSON, Decoded, ReplyForm, Target
+from naiad.protocol.http.codec import reply_json, typed_json
+from naiad.protocol.http.codec.infer_json import Decoded, Target
+from naiad.protocol.http.codec.reply_json import ALL_BINARY, ALL_JSON, ReplyForm
 from tests.server.protocol.http.scripted_engine import body_of, header_of, json_of, response, tensor
 
 Members = dict[str, typing.Any]
@@ -260,7 +261,7 @@ def test_a_placed_output_is_named_only() -> None:
         "m", 1, "", [placed_tensor(Tensor("Y", FP32, (2,), np.ones(2, np.float32)))], {}
     )
     for form in (ALL_JSON, ReplyForm(True, {"Y": False})):
-        body = orjson.loads(b"".join(infer_json.encode(sent, form).body))
+        body = orjson.loads(b"".join(reply_json.encode(sent, form).body))
         assert body["outputs"] == [{"name": "Y", "datatype": "FP32", "shape": [2]}]
 
 
@@ -301,7 +302,7 @@ def test_a_response_has_tritons_members_in_tritons_order() -> None:
         [Tensor("OUT", FP32, (1, 2), np.array([[0.1, 2]], np.float32))],
         {"a": 1, "b": float("inf"), "c": "x", "d": True},
     )
-    reply = infer_json.encode(answer, ALL_JSON)
+    reply = reply_json.encode(answer, ALL_JSON)
     assert body_of(reply) == (
         b'{"id":"r","model_name":"m","model_version":"2","parameters":{"a":1,"b":Infinity,"c":"x","d":true},'
         b'"outputs":[{"name":"OUT","datatype":"FP32","shape":[1,2],"data":[0.10000000149011612,2.0]}]}'
@@ -312,7 +313,7 @@ def test_a_response_has_tritons_members_in_tritons_order() -> None:
 
 
 def test_no_id_and_no_parameters_are_left_out() -> None:
-    assert list(json_of(infer_json.encode(response(), ALL_JSON))) == [
+    assert list(json_of(reply_json.encode(response(), ALL_JSON))) == [
         "model_name",
         "model_version",
         "outputs",
@@ -321,7 +322,7 @@ def test_no_id_and_no_parameters_are_left_out() -> None:
 
 def test_binary_outputs_follow_the_json_in_their_order() -> None:
     first, second = tensor("A", INT32, [1, 2]), tensor("B", BYTES, [b"x", b""])
-    reply = infer_json.encode(response(first, second), ALL_BINARY)
+    reply = reply_json.encode(response(first, second), ALL_BINARY)
     length = int(header_of(reply, b"Inference-Header-Content-Length") or b"")
     assert header_of(reply, b"Content-Type") == b"application/octet-stream"
     body = body_of(reply)
@@ -336,7 +337,7 @@ def test_binary_outputs_follow_the_json_in_their_order() -> None:
 def test_each_listed_output_goes_its_own_way() -> None:
     form = ReplyForm(binary=False, listed={"A": True, "B": False})
     outputs = [tensor(name, INT32, [1]) for name in "ABC"]
-    reply = infer_json.encode(response(*outputs), form)
+    reply = reply_json.encode(response(*outputs), form)
     length = int(header_of(reply, b"Inference-Header-Content-Length") or b"")
     members = orjson.loads(body_of(reply)[:length])["outputs"]
     assert [sorted(set(member) & {"data", "parameters"}) for member in members] == [
@@ -345,7 +346,7 @@ def test_each_listed_output_goes_its_own_way() -> None:
 
 
 def test_a_reply_whose_binary_outputs_are_all_empty_is_json() -> None:
-    reply = infer_json.encode(response(tensor("A", FP32, [])), ALL_BINARY)
+    reply = reply_json.encode(response(tensor("A", FP32, [])), ALL_BINARY)
     assert reply.headers == ((b"Content-Type", b"application/json"),)
     (only,) = json_of(reply)["outputs"]
     assert only["parameters"] == {"binary_data_size": 0}
@@ -355,8 +356,8 @@ def test_a_reply_whose_binary_outputs_are_all_empty_is_json() -> None:
 def test_half_floats_go_out_as_binary_data_only() -> None:
     answer = response(tensor("OUT", FP16, [1.0]))
     with pytest.raises(InferenceError, match="sending FP16 data via JSON is not supported"):
-        infer_json.encode(answer, ALL_JSON)
-    assert infer_json.encode(answer, ALL_BINARY).body[1] == b"\x00\x3c"
+        reply_json.encode(answer, ALL_JSON)
+    assert reply_json.encode(answer, ALL_BINARY).body[1] == b"\x00\x3c"
 
 
 @pytest.mark.parametrize(
@@ -382,10 +383,10 @@ def test_what_is_sent_again_and_again_is_written_once() -> None:
     texts = Texts()
     plain = Tensor("Y", FP32, (1, 2), values)
     kept = KeptTensor("Y", FP32, (1, 2), values, None, texts)
-    expected = infer_json.encode(InferResponse("m", 1, "", [plain], {}), ALL_JSON).body
-    assert infer_json.encode(InferResponse("m", 1, "", [kept], {}), ALL_JSON).body == expected
+    expected = reply_json.encode(InferResponse("m", 1, "", [plain], {}), ALL_JSON).body
+    assert reply_json.encode(InferResponse("m", 1, "", [kept], {}), ALL_JSON).body == expected
     size = texts.size
     assert 0 < size < len(b"".join(expected))
     values[:] = 0
-    assert infer_json.encode(InferResponse("m", 1, "", [kept], {}), ALL_JSON).body == expected
+    assert reply_json.encode(InferResponse("m", 1, "", [kept], {}), ALL_JSON).body == expected
     assert texts.size == size

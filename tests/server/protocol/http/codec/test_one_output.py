@@ -4,8 +4,8 @@ import pytest
 from naiad.core.datatypes import ALL, BOOL, BYTES, FP16, FP32, FP64, INT64, UINT8, DataType
 from naiad.core.response import InferResponse
 from naiad.core.tensor import KeptTensor, Tensor, Texts, packed_strings, placed_tensor
-from naiad.protocol.http.codec import infer_json, one_output
-from naiad.protocol.http.codec.infer_json import ALL_BINARY, ALL_JSON, ReplyForm
+from naiad.protocol.http.codec import one_output, reply_json
+from naiad.protocol.http.codec.reply_json import ALL_BINARY, ALL_JSON, ReplyForm
 from naiad.protocol.http.message import HttpReply
 from tests.server.protocol.http.scripted_engine import response, tensor
 
@@ -30,7 +30,7 @@ def assert_as_usual(answer: InferResponse, form: ReplyForm) -> None:
     for _ in range(2):
         reply = one_output.encode(answer, form)
         assert reply is not None
-        assert parts(reply) == parts(infer_json.encode(answer, form))
+        assert parts(reply) == parts(reply_json.encode(answer, form))
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -6,7 +6,8 @@ from naiad.core.tensor import Tensor
 from naiad.engine.api import ModelTraits, TensorMetadata
 from naiad.errors import ErrorCode, InferenceError
 from naiad.protocol.http.codec import raw_request
-from naiad.protocol.http.codec.infer_json import ALL_BINARY, Target
+from naiad.protocol.http.codec.infer_json import Target
+from naiad.protocol.http.codec.reply_json import ALL_BINARY
 
 
 def traits_of(*dims: int, datatype: DataType = FP32, batch: int = 0, count: int = 1) -> ModelTraits:
