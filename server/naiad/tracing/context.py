@@ -72,13 +72,11 @@ class TracedContext(RequestContext, kw_only=True, eq=False):
 
     @override
     def finish(self) -> None:
-        if self.setting is None:
-            return
         gathered = self.tracer.gathered
-        if gathered is None:
-            self.tracer.complete_sent((self,))
-        else:
+        if gathered is not None:
             gathered.append(self)
+        elif self.setting is not None:
+            self.tracer.complete_sent((self,))
 
     def answers_begin(self) -> None:
         """See `TracedInference`. To complete the traces of a batch one after another takes half the time that it takes between the responses."""
@@ -93,10 +91,11 @@ class TracedContext(RequestContext, kw_only=True, eq=False):
 
     def complete(self) -> None:
         """See `SentTrace`."""
-        whole = self.whole
+        setting, whole = self.setting, self.whole
+        if setting is None:
+            return
         if whole is None:
-            assert self.setting is not None, "it is traced"
-            whole = self._made_whole(self.setting)
+            whole = self._made_whole(setting)
         whole.send_ns, whole.sent_ns = self.send_ns, self.sent_ns
         whole.end()
 

@@ -29,11 +29,11 @@ class SentTrace(TracedInference, typing.Protocol):
     sent_ns: int
 
     def complete(self) -> None:
-        """Its trace is not usual: it is complete otherwise."""
+        """Its trace is not usual: it is complete otherwise. Nothing of a request that is not traced."""
 
 
 AddSent = collections.abc.Callable[[collections.abc.Sequence[SentTrace]], None]
-"""Gets traces whose requests have their responses, each once, those of a batch together. Keeps those that are usual, and completes the others."""
+"""Gets requests that have their responses, each once, those of a batch together. Keeps the traces of those that are usual, and completes the others."""
 
 
 def complete_all(traces: collections.abc.Sequence[SentTrace]) -> None:

@@ -28,6 +28,9 @@ SLOTS = 256
 """Traces of a block: of so few numpy keeps the interpreter lock, but for the copy of their text, and does not exchange it with the event loop some fifty times."""
 
 
+_NO_TIMES = ExecutionTimes(0, 0, 0, 0, 0)
+
+
 class _Block(msgspec.Struct, eq=False):
     """Memory of some traces.
 
@@ -85,55 +88,36 @@ class UsualQueue:
 
     def add(self, traces: collections.abc.Sequence[SentTrace]) -> None:
         """Keep the numbers of those that are usual to the end: see `AddSent`. Loop only."""
-        # Each request comes through here: what a batch or a block has in common is looked up once.
-        block, times, protocol, of_batch = self._block, None, "", b""
-        memory, at, slots = block.memory, block.count, block.slots
-        request_id, name = block.request_id, block.model_name
-        dropped = 0
-        for trace in traces:
-            inference = trace.inference
-            if (
-                inference is None
-                or inference.traced is not trace  # it was not usual before
-                or not inference.completed
-                or not (sent_ns := trace.sent_ns)
-                or not (queued_ns := inference.queued_ns)
-                or (execution := inference.execution) is None
-                or not (responded_ns := inference.answered_ns or execution.responded_ns)
-                or len((asked := inference.request).id) > LONGEST_ID
-            ):
-                block.count = at  # whatever that does
-                trace.complete()
-                continue
-            inference.traced = (
-                None  # without a cycle both are freed soon, not by the garbage collector
-            )
-            if execution is not times or trace.protocol is not protocol:
-                times, protocol = execution, trace.protocol
-                of_batch = packed(times, protocol)
-            if at == slots:
-                block = self._next()
-                memory, at, slots = block.memory, 0, block.slots
-                request_id, name = None, ""
-                if not slots:
-                    dropped += 1
-                    continue
-            PACK_INTO(
-                memory, at * SIZE, trace.id, of_batch, trace.received_ns, trace.read_ns, inference.received_ns, queued_ns, responded_ns,
-                trace.send_ns, sent_ns,
-            )  # fmt: skip
-            if asked.id != request_id or asked.model_name != name:
-                request_id, name = block.request_id, block.model_name = asked.id, asked.model_name
-                block.texts.append((at, request_id, name))
-            at += 1
-            if at == slots:
-                self._filled(block)
-        block.count = at  # the thread may take them from now on
-        if dropped:
-            self._dropped(dropped)
-        if (at or self._full) and not self._is_announced:
+        block = self._block
+        if block.count + len(traces) < block.slots:
+            _fill(block, traces)
+        else:
+            self._add_to_several(traces)
+        if not self._is_announced and (self._block.count or self._full):
             self._is_announced = True
             self._announce()
+
+    def _add_to_several(self, traces: collections.abc.Sequence[SentTrace]) -> None:
+        """As `add`, of as many as the block has room for, or more."""
+        while traces:
+            block = self._block
+            if block is self._none:
+                block = self._next()
+            room = block.slots - block.count
+            if not room:
+                self._drop(traces)
+                return
+            some, traces = traces[:room], traces[room:]
+            _fill(block, some)
+            if block.count == block.slots:
+                self._filled(block)
+
+    def _drop(self, traces: collections.abc.Sequence[SentTrace]) -> None:
+        """There is no memory left for those that are usual."""
+        block = _Block(bytearray(len(traces) * SIZE), len(traces))
+        _fill(block, traces)
+        if block.count:
+            self._dropped(block.count)
 
     def taken(self) -> collections.abc.Iterator[Usual]:
         """Those that wait now, some at once, each valid until the next. On the thread."""
@@ -148,7 +132,6 @@ class UsualQueue:
         yield from self._rest(begun)
 
     def _filled(self, block: _Block) -> None:
-        block.count = block.slots
         self._block = self._none
         self._full.append(block)
         if len(self._full) >= self._enough:
@@ -182,6 +165,51 @@ class UsualQueue:
         )
         runs = [(max(0, at - first), request_id, name) for at, request_id, name in texts[begin:end]]
         yield Usual(numbers.reshape(count, COLUMNS)[first:], runs)
+
+
+def _fill(block: _Block, traces: collections.abc.Iterable[SentTrace]) -> None:
+    """Put those that are usual into a block, which has room for all of them, and complete the others."""
+    # Each request comes through here: what a batch or a block has in common is looked up once, and so is what follows from something else: an inference
+    # that was executed was queued before, and is completed once its response was sent.
+    memory, at, request_id = block.memory, block.count * SIZE, block.request_id
+    times, protocol, responded_ns, of_batch, name = _NO_TIMES, "", 0, b"", ""
+    for trace in traces:
+        inference = trace.inference
+        if (
+            inference is None
+            or inference.traced is not trace  # it was not usual before
+            or not (sent_ns := trace.sent_ns)
+        ):
+            block.count = at // SIZE  # whatever that does
+            trace.complete()
+            continue
+        execution = inference.execution
+        if execution is not times or trace.protocol is not protocol:
+            if execution is None or not (inference.answered_ns or execution.responded_ns):
+                block.count = at // SIZE
+                trace.complete()
+                continue
+            protocol, responded_ns = trace.protocol, execution.responded_ns
+            # Without a time of its own each of its inferences has one, or none.
+            times = execution if responded_ns else _NO_TIMES
+            of_batch, name = packed(execution, protocol), inference.request.model_name
+            if name != block.model_name:
+                request_id = None
+        its_id = inference.request.id
+        if its_id != request_id:
+            if len(its_id) > LONGEST_ID:
+                block.count = at // SIZE
+                trace.complete()
+                continue
+            request_id, block.request_id, block.model_name = its_id, its_id, name
+            block.texts.append((at // SIZE, its_id, name))
+        inference.traced = None  # without a cycle both are freed soon, not by the garbage collector
+        PACK_INTO(
+            memory, at, trace.id, of_batch, trace.received_ns, trace.read_ns, inference.received_ns, inference.queued_ns,
+            inference.answered_ns or responded_ns, trace.send_ns, sent_ns,
+        )  # fmt: skip
+        at += SIZE
+    block.count = at // SIZE  # the thread may take them from now on
 
 
 def packed(times: ExecutionTimes, protocol: str) -> bytes:

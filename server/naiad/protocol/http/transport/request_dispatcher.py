@@ -15,10 +15,11 @@ from naiad.protocol.http.replies import server_fault
 from naiad.protocol.http.transport.body import DirectBody, WholeBody
 from naiad.protocol.http.transport.bridge import AsgiExchange
 from naiad.protocol.http.transport.framing import CONTINUE
+from naiad.protocol.http.transport.exchange import Exchange, FollowedExchange
 from naiad.protocol.http.transport.head import CHUNKED, RequestHead
 from naiad.protocol.http.transport.lifecycle import TAKING, Event, Lifecycle, State
 from naiad.protocol.http.transport.request_receiver import RequestReceiver
-from naiad.protocol.http.transport.response_sender import Exchange, ResponseSender
+from naiad.protocol.http.transport.response_sender import ResponseSender
 from naiad.protocol.http.transport.service import HttpService, ended
 from naiad.protocol.transport.peer import Peer
 
@@ -100,7 +101,8 @@ class RequestDispatcher:
                     context.request_bytes = len(request.body) if shared is None else len(shared)
                 # It was made just now, for this call: a copy would cost as much as the context.
                 _set(request, "context", context)
-        exchange = Exchange(self._sender, head, context)
+        kind = Exchange if context is None else FollowedExchange
+        exchange = kind(self._sender, head, context)
         self._pipeline.append(exchange)
         if self._life.state is _DRAINING:
             self._life.on(Event.LAST_REQUEST)
@@ -118,7 +120,8 @@ class RequestDispatcher:
             if observer is None or not observer.follows(head.headers.get)
             else observer.begin(head.headers.get, now_ns, max(head.length, 0))
         )
-        exchange = Exchange(self._sender, head, context)
+        kind = Exchange if context is None else FollowedExchange
+        exchange = kind(self._sender, head, context)
         self._pipeline.append(exchange)
         exchange.reply(reply)
 

@@ -9,13 +9,11 @@ import collections
 import collections.abc
 import logging
 
-import msgspec
-
-from naiad.core.inference import Cancellable, RequestContext
+from naiad.core.inference import RequestContext
 from naiad.protocol.http.message import HttpReply
 from naiad.protocol.http.replies import server_fault
+from naiad.protocol.http.transport.exchange import Exchange
 from naiad.protocol.http.transport.framing import KEEP, StreamedReply, bytes_of, ending
-from naiad.protocol.http.transport.head import RequestHead
 from naiad.protocol.http.transport.lifecycle import Event, Lifecycle, State
 from naiad.protocol.http.transport.request_receiver import RequestReceiver
 from naiad.protocol.http.transport.service import HttpService, ended
@@ -25,58 +23,6 @@ from naiad.protocol.transport.peer import Peer
 _OPEN = State.OPEN
 
 _logger = logging.getLogger(__name__)
-
-
-class Exchange(msgspec.Struct, eq=False):
-    """A request of the fast lane whose handler was called and whose response was not sent yet.
-
-    Attributes:
-        sender: sends the response; None once the client has gone.
-        response: the response, once there is one; it waits here for the responses before it.
-        handle: cancels the work in progress, if the handler gave one.
-        context: for the engine and the access log; None without such a log, and once it has its entry.
-    """
-
-    sender: "ResponseSender | None"
-    head: RequestHead
-    context: RequestContext | None
-    response: HttpReply | None = None
-    handle: Cancellable | None = None
-
-    def reply(self, reply: HttpReply) -> None:
-        """The handler's callback. A second response, or one after the client has gone, is dropped."""
-        sender = self.sender
-        if sender is None or self.response is not None:
-            return
-        self.response = reply
-        # It holds this callback: without a cycle the request ends here, not in the garbage collector. A stream goes on.
-        self.handle = reply.stream
-        sender.responded(self)
-
-    def refuse(self, reply: HttpReply) -> None:
-        """Respond in place of the handler and cancel its work, unless it has responded."""
-        if self.response is None:
-            handle = self.handle
-            self.reply(reply)
-            self._cancel(handle)
-
-    def abandon(self) -> HttpReply | None:
-        """The client has gone: nothing is sent, and the work is cancelled. Returns the response, if there is one already."""
-        response, self.response = self.response, None
-        self.sender = None
-        if response is None or response.stream is not None:
-            self._cancel(self.handle)
-        context, self.handle, self.context = self.context, None, None
-        if context is not None:
-            context.finish()
-        return response
-
-    def _cancel(self, handle: Cancellable | None) -> None:
-        try:
-            if handle is not None:
-                handle.cancel()
-        except Exception:
-            _logger.exception("cancelling %s failed", self.head.path)
 
 
 def _nothing() -> None:
@@ -148,13 +94,12 @@ class ResponseSender:
         return self._life.state is _OPEN and self._receiver.small_rest()
 
     def responded(self, exchange: Exchange) -> None:
-        """A response is ready: send it and those that wait behind it, unless it has to wait itself."""
+        """A response without a context is ready: send it and those that wait behind it, unless it has to wait itself."""
         pipeline = self.pipeline
         response, head = exchange.response, exchange.head
         if (
             len(pipeline) == 1
             and not self.paused
-            and exchange.context is None
             and response is not None
             and response.stream is None
             and head.plain
@@ -177,6 +122,48 @@ class ResponseSender:
                 if receiver.unread or receiver.eof:
                     self._resume()
                 return
+        self._respond(exchange)
+
+    def followed(self, exchange: Exchange, context: RequestContext) -> None:
+        """As `responded`, of a request with a context, which gets the times."""
+        pipeline = self.pipeline
+        response, head = exchange.response, exchange.head
+        if (
+            self._records
+            or len(pipeline) != 1
+            or self.paused
+            or response is None
+            or response.stream is not None
+            or not head.plain
+            or self._life.state is not _OPEN
+        ):
+            self._respond(exchange)
+            return
+        now_ns = self._now_ns
+        context.send_ns = now_ns()
+        try:
+            first, rest = self._frame(response, KEEP)
+        except ValueError:
+            self._respond(exchange)
+            return
+        self._peer.since = self._registry.now
+        pipeline.clear()
+        if rest:
+            self._transport.writelines((first, *rest))
+        else:
+            self._transport.write(first)
+        # What `observer.finish` does, without the call.
+        exchange.context = None
+        context.sent_ns = now_ns()
+        context.finish()
+        self.barred = False
+        receiver = self._receiver
+        if receiver.unread or receiver.eof:
+            self._resume()
+
+    def _respond(self, exchange: Exchange) -> None:
+        """As `responded`, of any response."""
+        pipeline, response = self.pipeline, exchange.response
         if pipeline[0] is not exchange or (
             self.paused and (response is None or response.stream is None)
         ):
