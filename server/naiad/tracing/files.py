@@ -226,6 +226,7 @@ class TraceFiles:
                 path = f"{write.file}.{number}"
                 self._writer.records(self._joined(write.traces, path, grows=False))
         self._report(self._writer.written())
+        self._usual.release()
         self._choose_writer(many)
 
     def _choose_writer(self, many: int) -> None:
@@ -235,7 +236,8 @@ class TraceFiles:
             if writer.has_ended:
                 self._writer = FileWriter(writer.begun)
         elif many >= _MANY and self._may_move and writer.may_move():
-            process = WriterProcess(writer.begun)
+            assert self._usual.rows is not None, "they were there"
+            process = WriterProcess(writer.begun, self._usual.rows)
             try:
                 process.start()
             except OSError as error:

@@ -111,10 +111,12 @@ class Usual(msgspec.Struct, frozen=True, eq=False):
     Attributes:
         numbers: a row for each, as `PACK_INTO` writes them.
         runs: the place of the first trace that has this request id and this name of a model, as those behind it until the next run; the first is at 0.
+        first: the place of the first one in the memory that a writer shares with the server.
     """
 
     numbers: _Numbers
     runs: list[tuple[int, str, str]]
+    first: int = 0
 
     def texts(self) -> tuple[list[str], list[str]]:
         """The request id and the model's name of each."""

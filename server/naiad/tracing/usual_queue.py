@@ -7,14 +7,13 @@ whatever the event loop makes next lies in memory that its processor has not had
 import bisect
 import collections
 import collections.abc
-import typing
+import mmap
 
 import msgspec
-import numpy as np
 
 from naiad.core.inference import ExecutionTimes
+from naiad.tracing.rows import Rows
 from naiad.tracing.usual import (
-    COLUMNS,
     LONGEST_ID,
     PACK_INTO,
     PACK_OF_BATCH,
@@ -35,6 +34,8 @@ class _Block(msgspec.Struct, eq=False):
     """Memory of some traces.
 
     Attributes:
+        memory: of all blocks.
+        first: the place of its first trace there.
         slots: how many have room.
         count: how many are there; the loop's.
         taken: how many of them the thread has taken; the thread's.
@@ -42,7 +43,8 @@ class _Block(msgspec.Struct, eq=False):
         request_id, model_name: the last entry's.
     """
 
-    memory: bytearray
+    memory: mmap.mmap | bytearray
+    first: int
     slots: int
     count: int = 0
     taken: int = 0
@@ -59,6 +61,9 @@ class UsualQueue:
         announce: called by the first that comes once the thread has begun to take.
         hurry: called when more than `enough` wait.
         dropped: called with how many did not fit.
+
+    Attributes:
+        rows: the memory of what waits; None before the first one.
     """
 
     def __init__(
@@ -71,17 +76,20 @@ class UsualQueue:
         dropped: collections.abc.Callable[[int], None],
     ) -> None:
         self._slots = max(1, min(SLOTS, most, enough))
-        self._blocks_left = most // self._slots
+        self._blocks = most // self._slots
+        self._blocks_made = 0
         self._enough = max(1, enough // self._slots)
         self._announce = announce
         self._hurry = hurry
         self._dropped = dropped
         # Between a full block and the trace that needs the next one.
-        self._none = _Block(bytearray(), 0)
+        self._none = _Block(bytearray(), 0, 0)
         self._block = self._none
         self._full = collections.deque[_Block]()
         self._free = collections.deque[_Block]()
+        self._done: list[_Block] = []  # the thread's
         self._is_announced = False
+        self.rows: Rows | None = None
 
     def __len__(self) -> int:
         return sum(block.count - block.taken for block in (*self._full, self._block))
@@ -114,22 +122,25 @@ class UsualQueue:
 
     def _drop(self, traces: collections.abc.Sequence[SentTrace]) -> None:
         """There is no memory left for those that are usual."""
-        block = _Block(bytearray(len(traces) * SIZE), len(traces))
+        block = _Block(bytearray(len(traces) * SIZE), 0, len(traces))
         _fill(block, traces)
         if block.count:
             self._dropped(block.count)
 
     def taken(self) -> collections.abc.Iterator[Usual]:
-        """Those that wait now, some at once, each valid until the next. On the thread."""
+        """Those that wait now, some at once, valid until `release`. On the thread."""
         self._is_announced = False  # before the look at how many there are
         begun = self._block
         for _ in range(len(self._full)):
             block = self._full.popleft()
             yield from self._rest(block)
-            if block is begun:  # it was filled meanwhile, and the loop may use it again
-                begun = self._none
-            self._free.append(block)
-        yield from self._rest(begun)
+            self._done.append(block)
+        yield from self._rest(begun)  # none, if it was filled meanwhile
+
+    def release(self) -> None:
+        """What was taken is written, or never will be: its memory is used again. On the thread."""
+        self._free.extend(self._done)
+        self._done.clear()
 
     def _filled(self, block: _Block) -> None:
         self._block = self._none
@@ -144,9 +155,12 @@ class UsualQueue:
             block.taken = block.count = 0
             block.texts.clear()
             block.request_id = None
-        elif self._blocks_left:
-            self._blocks_left -= 1
-            block = _Block(bytearray(self._slots * SIZE), self._slots)
+        elif self._blocks_made < self._blocks:
+            if self.rows is None:
+                self.rows = Rows(self._blocks * self._slots)
+            first = self._blocks_made * self._slots
+            self._blocks_made += 1
+            block = _Block(self.rows.memory, first, self._slots)
         else:
             return self._none
         self._block = block
@@ -157,21 +171,23 @@ class UsualQueue:
         if first == count:
             return
         block.taken = count
-        numbers: typing.Any = np.frombuffer(block.memory, np.int64, count * COLUMNS)
+        assert self.rows is not None, "the block is a part of it"
         texts = block.texts
         begin, end = (
             bisect.bisect_left(texts, (first + 1,)) - 1,
             bisect.bisect_left(texts, (count,)),
         )
         runs = [(max(0, at - first), request_id, name) for at, request_id, name in texts[begin:end]]
-        yield Usual(numbers.reshape(count, COLUMNS)[first:], runs)
+        place = block.first + first
+        yield Usual(self.rows.numbers[place : place + count - first], runs, place)
 
 
 def _fill(block: _Block, traces: collections.abc.Iterable[SentTrace]) -> None:
     """Put those that are usual into a block, which has room for all of them, and complete the others."""
     # Each request comes through here: what a batch or a block has in common is looked up once, and so is what follows from something else: an inference
     # that was executed was queued before, and is completed once its response was sent.
-    memory, at, request_id = block.memory, block.count * SIZE, block.request_id
+    memory, request_id, first_at = block.memory, block.request_id, block.first * SIZE
+    at = first_at + block.count * SIZE
     times, protocol, responded_ns, of_batch, name = _NO_TIMES, "", 0, b"", ""
     for trace in traces:
         inference = trace.inference
@@ -180,13 +196,13 @@ def _fill(block: _Block, traces: collections.abc.Iterable[SentTrace]) -> None:
             or inference.traced is not trace  # it was not usual before
             or not (sent_ns := trace.sent_ns)
         ):
-            block.count = at // SIZE  # whatever that does
+            block.count = (at - first_at) // SIZE  # whatever that does
             trace.complete()
             continue
         execution = inference.execution
         if execution is not times or trace.protocol is not protocol:
             if execution is None or not (inference.answered_ns or execution.responded_ns):
-                block.count = at // SIZE
+                block.count = (at - first_at) // SIZE
                 trace.complete()
                 continue
             protocol, responded_ns = trace.protocol, execution.responded_ns
@@ -198,18 +214,18 @@ def _fill(block: _Block, traces: collections.abc.Iterable[SentTrace]) -> None:
         its_id = inference.request.id
         if its_id != request_id:
             if len(its_id) > LONGEST_ID:
-                block.count = at // SIZE
+                block.count = (at - first_at) // SIZE
                 trace.complete()
                 continue
             request_id, block.request_id, block.model_name = its_id, its_id, name
-            block.texts.append((at // SIZE, its_id, name))
+            block.texts.append(((at - first_at) // SIZE, its_id, name))
         inference.traced = None  # without a cycle both are freed soon, not by the garbage collector
         PACK_INTO(
             memory, at, trace.id, of_batch, trace.received_ns, trace.read_ns, inference.received_ns, inference.queued_ns,
             inference.answered_ns or responded_ns, trace.send_ns, sent_ns,
         )  # fmt: skip
         at += SIZE
-    block.count = at // SIZE  # the thread may take them from now on
+    block.count = (at - first_at) // SIZE  # the thread may take them from now on
 
 
 def packed(times: ExecutionTimes, protocol: str) -> bytes:

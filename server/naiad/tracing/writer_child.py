@@ -6,8 +6,10 @@ of the kernel, once it has written what it was sent.
 
 import collections.abc
 import contextlib
+import mmap
 import os
 import signal
+import socket
 import sys
 import types
 import typing
@@ -18,7 +20,8 @@ import numpy as np
 from naiad.core.processes import child_process
 from naiad.core.processes.message_stream import Sender, received
 from naiad.tracing.file_writer import FileWriter
-from naiad.tracing.usual import COLUMNS, Usual
+from naiad.tracing.rows import numbers_in
+from naiad.tracing.usual import Usual
 from naiad.tracing.writing import Asks, Begun, Message, Numbers, Records
 
 _LAST_SECONDS = 3
@@ -36,11 +39,14 @@ _Handler = collections.abc.Callable[[int, types.FrameType | None], None]
 class Child:
     """Does what the server has sent, in this order. Usual traces wait for further ones, until the server asks or sends something else."""
 
-    def __init__(self, writer: FileWriter, sender: Sender) -> None:
+    def __init__(
+        self, writer: FileWriter, sender: Sender, rows: np.ndarray[typing.Any, np.dtype[np.int64]]
+    ) -> None:
         self._writer = writer
         self._sender = sender
+        self._rows = rows
         self._path = ""
-        self._waiting: list[Numbers] = []
+        self._waiting: list[Usual] = []
         self._count = 0
 
     def take(self, message: Message) -> None:
@@ -49,7 +55,9 @@ class Child:
             if message.path != self._path or self._count + message.traces > _AT_ONCE:
                 self.flush()
                 self._path = message.path
-            self._waiting.append(message)
+            first = message.first
+            numbers = self._rows[first : first + message.traces]
+            self._waiting.append(Usual(numbers, message.runs, first))
             self._count += message.traces
             return
         self.flush()
@@ -70,19 +78,27 @@ class Child:
         self._writer.usual(self._path, joined(waiting))
 
 
-def joined(parts: collections.abc.Sequence[Numbers]) -> Usual:
+def joined(parts: collections.abc.Sequence[Usual]) -> Usual:
     """The traces of several messages, in their order."""
     if len(parts) == 1:
-        return parts[0].usual
+        return parts[0]
     runs: list[tuple[int, str, str]] = []
     begin = 0
     for part in parts:
         for at, request_id, name in part.runs:
             if not runs or runs[-1][1:] != (request_id, name):
                 runs.append((begin + at, request_id, name))
-        begin += part.traces
-    numbers = np.frombuffer(b"".join([part.numbers for part in parts]), np.int64)
-    return Usual(numbers.reshape(-1, COLUMNS), runs)
+        begin += len(part.numbers)
+    return Usual(np.concatenate([part.numbers for part in parts]), runs)
+
+
+def shared_rows(connection: socket.socket) -> np.ndarray[typing.Any, np.dtype[np.int64]]:
+    """The memory of the server's usual traces, whose descriptor comes before all messages. Raises OSError."""
+    _, (descriptor,), _, _ = socket.recv_fds(connection, 1, 1)
+    try:
+        return numbers_in(mmap.mmap(descriptor, 0, prot=mmap.PROT_READ))
+    finally:
+        os.close(descriptor)
 
 
 def main() -> None:
@@ -98,7 +114,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, end)
     os.nice(_NICENESS)
     writer = FileWriter()
-    child = Child(writer, Sender(connection))
+    child = Child(writer, Sender(connection), shared_rows(connection))
     # A message that is cut off is one of a server that was killed.
     with contextlib.suppress(OSError, msgspec.DecodeError):
         for message in received(connection, msgspec.msgpack.Decoder(Message)):

@@ -6,6 +6,7 @@ One thread uses it, which outlives it: the kernel ends the process with the thre
 import collections.abc
 import contextlib
 import errno
+import os
 import socket
 import subprocess
 
@@ -14,6 +15,7 @@ import msgspec
 from naiad.core.processes import child_process
 from naiad.core.processes.message_stream import Sender, received
 from naiad.tracing.json_array import cut_off
+from naiad.tracing.rows import Rows
 from naiad.tracing.usual import Usual, UsualTexts
 from naiad.tracing.writing import Asks, Begun, Fault, Numbers, Place, Records, Written
 
@@ -25,13 +27,18 @@ _END_SECONDS = 3.0
 class WriterProcess:
     """Implements `Writer`. `written` waits for the disk.
 
+    Args:
+        begun: as below.
+        rows: the memory of usual traces: the process maps it, so that they are not sent.
+
     Attributes:
         begun: files that were written before, which go on behind what they have.
         has_ended: whether the process is gone. What it has written is whole, and another writer may go on.
     """
 
-    def __init__(self, begun: collections.abc.Collection[str]) -> None:
+    def __init__(self, begun: collections.abc.Collection[str], rows: Rows) -> None:
         self.begun = begun
+        self._rows = rows
         self.has_ended = False
         self._connection, self._theirs = socket.socketpair()
         self._sender = Sender(self._connection)
@@ -47,11 +54,16 @@ class WriterProcess:
         Raises:
             OSError: it cannot be started.
         """
+        if self._rows.descriptor is None:
+            self._theirs.close()
+            self.close()
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         try:
             # It works on a few hundred numbers at a time, which one thread does best.
             self._process = child_process.start(
                 _MODULE, self._theirs, {"OPENBLAS_NUM_THREADS": "1"}
             )
+            socket.send_fds(self._connection, [b"\0"], [self._rows.descriptor])
             self._connection.settimeout(_START_SECONDS)
             self._replies = received(self._connection, msgspec.msgpack.Decoder(Written))
             self._messages.append(self._sender.encoded(Begun(list(self.begun))))
@@ -67,8 +79,7 @@ class WriterProcess:
 
     def usual(self, path: str, traces: Usual) -> None:
         """See `Writer`."""
-        # Each block is a message: memory for all of them together would be new each time, which costs more than the rest. They are sent together.
-        numbers = Numbers(path, traces.numbers.tobytes(), traces.runs)
+        numbers = Numbers(path, traces.first, len(traces.numbers), traces.runs)
         self._given.append((path, numbers.traces))
         try:
             self._messages.append(self._sender.encoded(numbers))

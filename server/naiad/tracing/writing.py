@@ -3,27 +3,23 @@
 import typing
 
 import msgspec
-import numpy as np
 
-from naiad.tracing.usual import COLUMNS, SIZE, Usual
+from naiad.tracing.usual import Usual
 
 
 class Numbers(msgspec.Struct, frozen=True, tag=True):
-    """Usual traces for a file that grows: the rows and runs of a `Usual`."""
+    """Usual traces for a file that grows, which are in memory that both processes have.
+
+    Attributes:
+        first: the place of the first one.
+        traces: how many.
+        runs: as of a `Usual`.
+    """
 
     path: str
-    numbers: bytes
+    first: int
+    traces: int
     runs: list[tuple[int, str, str]]
-
-    @property
-    def traces(self) -> int:
-        """How many."""
-        return len(self.numbers) // SIZE
-
-    @property
-    def usual(self) -> Usual:
-        """They, valid as long as this."""
-        return Usual(np.frombuffer(self.numbers, np.int64).reshape(-1, COLUMNS), self.runs)
 
 
 class Records(msgspec.Struct, frozen=True, tag=True):
@@ -93,7 +89,7 @@ class Writer(typing.Protocol):
     """Writes traces. Used by one thread; no method raises."""
 
     def usual(self, path: str, traces: Usual) -> None:
-        """Usual traces, valid during the call, for a file that grows."""
+        """Usual traces, valid until `written`, for a file that grows."""
 
     def records(self, piece: Records) -> None:
         """Other traces."""

@@ -65,7 +65,9 @@ class World:
 
     def taken(self) -> list[tuple[int, str, str]]:
         """Number, request id and model of each that waits."""
-        return [each for traces in self.queue.taken() for each in rows(traces)]
+        found = [each for traces in self.queue.taken() for each in rows(traces)]
+        self.queue.release()
+        return found
 
     def ids(self) -> list[int]:
         return [number for number, _, _ in self.taken()]
@@ -124,6 +126,7 @@ def test_what_comes_while_some_are_taken_is_taken_next(more: int) -> None:
         for traces in world.queue.taken():
             world.add(more)
             found += [number for number, _, _ in rows(traces)]
+        world.queue.release()
     while len(world.queue):
         found += world.ids()
     assert found == list(range(1, len(found) + 1))

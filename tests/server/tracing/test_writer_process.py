@@ -20,10 +20,11 @@ from naiad.core.processes import child_process
 from naiad.tracing import files, tracer, writer_process
 from naiad.tracing.json_array import JsonArray, cut_off
 from naiad.tracing.settings import TENSORS, TIMESTAMPS
-from naiad.tracing.usual import COLUMNS
+from naiad.tracing.rows import Rows
+from naiad.tracing.usual import COLUMNS, Usual
 from naiad.tracing.writer_child import joined
 from naiad.tracing.writer_process import WriterProcess
-from naiad.tracing.writing import Numbers, Records
+from naiad.tracing.writing import Records
 from tests.server.tracing.traces import tensor
 from tests.server.tracing.world import World, ids
 from tests.support.waiting import until, wait_until
@@ -308,7 +309,7 @@ def test_the_process_ends_with_a_server_that_is_killed(tmp_path: pathlib.Path, f
 def test_signals_of_a_terminal_and_of_a_service_manager_are_the_servers_to_act_on(
     tmp_path: pathlib.Path,
 ) -> None:
-    process = WriterProcess(())
+    process = WriterProcess((), Rows(1))
     process.start()
     assert process._process is not None
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -337,9 +338,9 @@ async def test_several_servers_in_one_program_have_a_process_each(tmp_path: path
 
 def test_the_traces_of_several_messages_are_joined_with_their_texts() -> None:
     parts = [
-        Numbers("t.json", np.arange(2 * COLUMNS, dtype=np.int64).tobytes(), [(0, "", "m")]),
-        Numbers("t.json", np.arange(3 * COLUMNS, dtype=np.int64).tobytes(), [(0, "", "m"), (2, "a", "m")]),
-        Numbers("t.json", np.arange(COLUMNS, dtype=np.int64).tobytes(), [(0, "a", "n")]),
+        Usual(np.arange(2 * COLUMNS).reshape(-1, COLUMNS), [(0, "", "m")]),
+        Usual(np.arange(3 * COLUMNS).reshape(-1, COLUMNS), [(0, "", "m"), (2, "a", "m")]),
+        Usual(np.arange(COLUMNS).reshape(-1, COLUMNS), [(0, "a", "n")]),
     ]  # fmt: skip
     found = joined(parts)
     assert found.texts() == (["", "", "", "", "a", "a"], ["m"] * 5 + ["n"])

@@ -101,8 +101,11 @@ class RequestDispatcher:
                     context.request_bytes = len(request.body) if shared is None else len(shared)
                 # It was made just now, for this call: a copy would cost as much as the context.
                 _set(request, "context", context)
-        kind = Exchange if context is None else FollowedExchange
-        exchange = kind(self._sender, head, context)
+        exchange = (
+            Exchange(self._sender, head, None)
+            if context is None
+            else FollowedExchange(self._sender, head, context)
+        )
         self._pipeline.append(exchange)
         if self._life.state is _DRAINING:
             self._life.on(Event.LAST_REQUEST)
@@ -120,8 +123,11 @@ class RequestDispatcher:
             if observer is None or not observer.follows(head.headers.get)
             else observer.begin(head.headers.get, now_ns, max(head.length, 0))
         )
-        kind = Exchange if context is None else FollowedExchange
-        exchange = kind(self._sender, head, context)
+        exchange = (
+            Exchange(self._sender, head, None)
+            if context is None
+            else FollowedExchange(self._sender, head, context)
+        )
         self._pipeline.append(exchange)
         exchange.reply(reply)
 
