@@ -50,12 +50,13 @@ FRONT_END = {
 LONGEST_ID = 256
 """Characters of the request id of a usual trace: so much memory may wait per trace."""
 
-_OF_BATCH = struct.Struct("6q")
+# As `Py_ssize_t`, which has 64 bits: as "q" each number takes three times as long.
+_OF_BATCH = struct.Struct("6n")
 PACK_OF_BATCH = _OF_BATCH.pack
 """The numbers that the traces of a batch share: the model's version, the protocol's place in `PROTOCOLS`, and the times at which the batch began, had its
 inputs, had its outputs, ended (monotonic nanoseconds)."""
 
-_NUMBERS = struct.Struct(f"=q{_OF_BATCH.size}s7q")
+_NUMBERS = struct.Struct(f"n{_OF_BATCH.size}s7n")
 PACK_INTO = _NUMBERS.pack_into
 """Writes the numbers of a trace.
 
@@ -75,6 +76,7 @@ _PLACES = (4, 5, 6, 7, 8, 0, 1, 2, 3, 8, 9, 10)
 _FEW = 16
 """So many are made text one by one."""
 
+_EIGHT_DIGITS = 10**8
 _POWERS = 10 ** np.arange(1, 19, dtype=np.int64)
 _VARIABLE = re.compile(r'"id":([0-9]+)|"ns":([0-9]+)|"request_id":("(?:[^"\\]|\\.)*")')
 """What differs between traces of one form. No text of a client or a model has these: its quotes are behind backslashes."""
@@ -83,6 +85,7 @@ _BRACKET = ord("]")
 _quoted = json.encoder.encode_basestring_ascii
 _Bytes = np.ndarray[typing.Any, np.dtype[np.uint8]]
 _Numbers = np.ndarray[typing.Any, np.dtype[np.int64]]
+_T = typing.TypeVar("_T")
 
 
 def text(numbers: collections.abc.Sequence[int], request_id: str, model_name: str) -> str:
@@ -120,15 +123,20 @@ class Usual(msgspec.Struct, frozen=True, eq=False):
 
     def texts(self) -> tuple[list[str], list[str]]:
         """The request id and the model's name of each."""
-        ids: list[str] = []
-        names: list[str] = []
-        ends = [at for at, _, _ in self.runs[1:]]
-        for (begin, request_id, name), end in zip(
-            self.runs, (*ends, len(self.numbers)), strict=True
+        return (
+            self.repeated([request_id for _, request_id, _ in self.runs]),
+            self.repeated([name for _, _, name in self.runs]),
+        )
+
+    def repeated(self, values: collections.abc.Sequence[_T]) -> list[_T]:
+        """A value of each run, for each of its traces."""
+        begins = [at for at, _, _ in self.runs]
+        found: list[_T] = []
+        for value, begin, end in zip(
+            values, begins, (*begins[1:], len(self.numbers)), strict=True
         ):
-            ids += [request_id] * (end - begin)
-            names += [name] * (end - begin)
-        return ids, names
+            found += [value] * (end - begin)
+        return found
 
 
 class UsualTexts:
@@ -139,19 +147,20 @@ class UsualTexts:
 
     def framed(self, traces: Usual) -> memoryview:
         """The records of a few hundred, in their order, with commas before each and a bracket behind the last one. Valid until the next call."""
-        numbers = traces.numbers
-        ids, names = traces.texts()
+        numbers, runs = traces.numbers, traces.runs
         if len(numbers) < _FEW:
-            rest = zip(numbers.tolist(), ids, names, strict=True)
+            rest = zip(numbers.tolist(), *traces.texts(), strict=True)
             return _framed(",".join([text(*each) for each in rest]).encode())
-        quoted = [_quoted(each).encode() if each else b"" for each in ids] if any(ids) else None
-        lengths = [0] * len(ids) if quoted is None else [len(each) for each in quoted]
-        alike = len(set(names)) == 1 and len(set(lengths)) == 1
-        if alike and (numbers[:, 1:_STAMPS] == numbers[0, 1:_STAMPS]).all():
-            rows = self._alike(names[0], numbers, quoted)
+        of_runs = [_quoted(each).encode() if each else b"" for _, each, _ in runs]
+        quoted = traces.repeated(of_runs) if any(of_runs) else None
+        alike = len({(len(each), name) for each, (_, _, name) in zip(of_runs, runs, strict=True)})
+        if alike == 1 and (numbers[:, 1:_STAMPS] == numbers[0, 1:_STAMPS]).all():
+            rows = self._alike(runs[0][2], numbers, quoted)
             if rows is not None:
                 self._memory[rows.size] = _BRACKET
                 return self._memory[: rows.size + 1].data
+        ids, names = traces.texts()
+        lengths = traces.repeated([len(each) for each in of_runs])
         # Columns whose values are the same for all traces of one form.
         of_form = np.empty((len(numbers), 5), np.int64)
         of_form[:, :2] = numbers[:, 1:_STAMPS]
@@ -190,6 +199,7 @@ class UsualTexts:
         if size >= len(self._memory):
             self._memory = np.empty(size + 1, np.uint8)
         made = self._memory[:size].reshape(len(ids), -1)
+        # Also where it is there already: memory that was not used for long takes longer to be changed in places than to be written.
         made[:] = form.template
         rows = made.view(form.row)[:, 0]
         number = _digits(ids, digits)
@@ -263,15 +273,28 @@ def _digits(values: _Numbers, width: int) -> np.ndarray[typing.Any, np.dtype[np.
     four = _four_digits()
     groups = -(-width // 4)
     found = np.empty((*values.shape, groups), four.dtype)
+    lowest, highest = int(values.min()), int(values.max())
+    above = lowest // _EIGHT_DIGITS
+    if groups > 2 and highest - above * _EIGHT_DIGITS < 1 << 32:
+        # Times of a few seconds: what differs has 32 bits, of which a processor divides several at once.
+        low = values.astype(np.uint32) - np.uint32(above * _EIGHT_DIGITS & 0xFFFF_FFFF)
+        for _ in range(2):
+            groups -= 1
+            rest = low // np.uint32(10_000)
+            found[..., groups] = four[(low - rest * np.uint32(10_000)).astype(np.intp)]
+            low = rest
+        values = low + np.int64(above)
     for group in reversed(range(groups)):
+        if values.min() == (same := values.max()):  # times of one second
+            digits = b"%0*d" % (4 * (group + 1), int(same))
+            # One after another: numpy takes ten times as long for an axis of two.
+            for at, value in enumerate(np.frombuffer(digits, four.dtype)):
+                found[..., at] = value
+            break
         rest = values // 10_000
         found[..., group] = four[values - rest * 10_000]
         values = rest
-        if group and values.min() == (same := values.max()):  # times of one second
-            digits = b"%0*d" % (4 * group, int(same))
-            found[..., :group] = np.frombuffer(digits, four.dtype)
-            break
-    digits_only = np.ascontiguousarray(found.view(np.uint8)[..., 4 * groups - width :])
+    digits_only = np.ascontiguousarray(found.view(np.uint8)[..., -width:])
     return digits_only.view(f"V{width}")[..., 0]
 
 
