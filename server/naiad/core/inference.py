@@ -151,6 +151,8 @@ class RequestContext(msgspec.Struct, eq=False):
         inference: the inference that it caused; None if there was none, or several.
         send_ns, sent_ns: when its response began to be sent, and when it was sent (monotonic); 0 before that.
         response_bytes: bytes of the response's body that were sent.
+        asked: whether the request is for a model.
+        lean: whether `asked` may be set without a call of `asks`.
     """
 
     received_ns: int
@@ -162,9 +164,12 @@ class RequestContext(msgspec.Struct, eq=False):
     send_ns: int = 0
     sent_ns: int = 0
     response_bytes: int = 0
+    asked: bool = False
+    lean: bool = False
 
     def asks(self, model: str) -> None:
-        """The request is for this model."""
+        """The request is for this model, which exists."""
+        self.asked = True
 
     def runs(self, model: typing.Any, inference: Inference) -> None:
         """A model runs the request."""

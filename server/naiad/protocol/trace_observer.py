@@ -42,10 +42,11 @@ class TraceObserver:
         """See `Observer`."""
         tracer = self._tracer
         if self._log is None:
-            if tracer.everything is not None:  # nothing reads the headers
+            setting = tracer.everything
+            if setting is not None:  # nothing reads the headers
                 return TracedContext(
-                    received_ns, read_ns=read_ns, tracer=tracer, protocol=self._protocol
-                )
+                    received_ns, lean=read_ns > 0, read_ns=read_ns, tracer=tracer, protocol=self._protocol, setting=setting,
+                )  # fmt: skip
             if not (tracer.due or tracer.forces):  # as `follows`, without the call
                 return None
         return self.begin(headers.get, received_ns, 0) if self.follows(headers.get) else None

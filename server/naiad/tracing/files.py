@@ -40,8 +40,10 @@ _WAITING = 100_000
 
 _GATHER_SECONDS = 0.2
 """How long traces are gathered: the thread wakes, writes and flushes once for all of them."""
+_ENOUGH_USUAL = 8192
+"""So many usual ones are not kept any longer: a megabyte. Each time costs as much as a hundred traces: sleeping processes are woken, and find their memory in no cache."""
 _ENOUGH = 2048
-"""So many are not kept any longer: half a megabyte of usual ones; of others that hold tensors two, as `_weight` counts, for what waits has a limit."""
+"""As many of the others, which may hold two megabytes of tensors, as `_weight` counts: what waits has a limit."""
 
 
 class Write(msgspec.Struct, frozen=True):
@@ -121,9 +123,15 @@ class TraceFiles:
     Args:
         failed: called on the thread with the first error of a file.
         file: FILE, where usual traces go.
+        next_id: gives them their ids.
     """
 
-    def __init__(self, failed: collections.abc.Callable[[OSError, str], None], file: str) -> None:
+    def __init__(
+        self,
+        failed: collections.abc.Callable[[OSError, str], None],
+        file: str,
+        next_id: collections.abc.Callable[[], int],
+    ) -> None:
         self._failed = failed
         self._file = file
         self._writer: FileWriter | WriterProcess = FileWriter()
@@ -142,10 +150,11 @@ class TraceFiles:
         )
         self._usual = UsualQueue(
             most=_WAITING,
-            enough=_ENOUGH,
+            enough=_ENOUGH_USUAL,
             announce=self._announce,
             hurry=self.background.hurry,
             dropped=self._drop,
+            next_id=next_id,
         )
         self.sent = self._usual.add
 

@@ -54,7 +54,9 @@ class Tracer:
         self._ids = itertools.count(1)
         self.next_id: collections.abc.Callable[[], int] = self._ids.__next__
         self._make_sink = (
-            functools.partial(TraceFiles, self._failed, options.file) if sink is None else sink
+            functools.partial(TraceFiles, self._failed, options.file, self.next_id)
+            if sink is None
+            else sink
         )
         self._sink: TraceSink | None = None
         self.complete_sent: AddSent = complete_all

@@ -20,7 +20,6 @@ from naiad.core.inference import Inference, TracedInference
 class SentTrace(TracedInference, typing.Protocol):
     """What is read of the context of a request that is traced, whose response was sent or will never be."""
 
-    id: int
     inference: Inference | None
     protocol: str
     received_ns: int
@@ -76,6 +75,8 @@ _PLACES = (4, 5, 6, 7, 8, 0, 1, 2, 3, 8, 9, 10)
 _FEW = 16
 """So many are made text one by one."""
 
+_LOW_GROUPS = 2
+"""Groups of four digits that have 32 bits."""
 _EIGHT_DIGITS = 10**8
 _POWERS = 10 ** np.arange(1, 19, dtype=np.int64)
 _VARIABLE = re.compile(r'"id":([0-9]+)|"ns":([0-9]+)|"request_id":("(?:[^"\\]|\\.)*")')
@@ -132,9 +133,7 @@ class Usual(msgspec.Struct, frozen=True, eq=False):
         """A value of each run, for each of its traces."""
         begins = [at for at, _, _ in self.runs]
         found: list[_T] = []
-        for value, begin, end in zip(
-            values, begins, (*begins[1:], len(self.numbers)), strict=True
-        ):
+        for value, begin, end in zip(values, begins, (*begins[1:], len(self.numbers)), strict=True):
             found += [value] * (end - begin)
         return found
 
@@ -275,10 +274,10 @@ def _digits(values: _Numbers, width: int) -> np.ndarray[typing.Any, np.dtype[np.
     found = np.empty((*values.shape, groups), four.dtype)
     lowest, highest = int(values.min()), int(values.max())
     above = lowest // _EIGHT_DIGITS
-    if groups > 2 and highest - above * _EIGHT_DIGITS < 1 << 32:
+    if groups > _LOW_GROUPS and highest - above * _EIGHT_DIGITS < 1 << 32:
         # Times of a few seconds: what differs has 32 bits, of which a processor divides several at once.
-        low = values.astype(np.uint32) - np.uint32(above * _EIGHT_DIGITS & 0xFFFF_FFFF)
-        for _ in range(2):
+        low: typing.Any = values.astype(np.uint32) - np.uint32(above * _EIGHT_DIGITS & 0xFFFF_FFFF)
+        for _ in range(_LOW_GROUPS):
             groups -= 1
             rest = low // np.uint32(10_000)
             found[..., groups] = four[(low - rest * np.uint32(10_000)).astype(np.intp)]

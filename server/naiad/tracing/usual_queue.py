@@ -61,6 +61,7 @@ class UsualQueue:
         announce: called by the first that comes once the thread has begun to take.
         hurry: called when more than `enough` wait.
         dropped: called with how many did not fit.
+        next_id: gives the ids.
 
     Attributes:
         rows: the memory of what waits; None before the first one.
@@ -74,6 +75,7 @@ class UsualQueue:
         announce: collections.abc.Callable[[], None],
         hurry: collections.abc.Callable[[], None],
         dropped: collections.abc.Callable[[int], None],
+        next_id: collections.abc.Callable[[], int],
     ) -> None:
         self._slots = max(1, min(SLOTS, most, enough))
         self._blocks = most // self._slots
@@ -82,6 +84,7 @@ class UsualQueue:
         self._announce = announce
         self._hurry = hurry
         self._dropped = dropped
+        self._next_id = next_id
         # Between a full block and the trace that needs the next one.
         self._none = _Block(bytearray(), 0, 0)
         self._block = self._none
@@ -98,7 +101,7 @@ class UsualQueue:
         """Keep the numbers of those that are usual to the end: see `AddSent`. Loop only."""
         block = self._block
         if block.count + len(traces) < block.slots:
-            _fill(block, traces)
+            _fill(block, traces, self._next_id)
         else:
             self._add_to_several(traces)
         if not self._is_announced and (self._block.count or self._full):
@@ -116,14 +119,14 @@ class UsualQueue:
                 self._drop(traces)
                 return
             some, traces = traces[:room], traces[room:]
-            _fill(block, some)
+            _fill(block, some, self._next_id)
             if block.count == block.slots:
                 self._filled(block)
 
     def _drop(self, traces: collections.abc.Sequence[SentTrace]) -> None:
         """There is no memory left for those that are usual."""
         block = _Block(bytearray(len(traces) * SIZE), 0, len(traces))
-        _fill(block, traces)
+        _fill(block, traces, self._next_id)
         if block.count:
             self._dropped(block.count)
 
@@ -182,7 +185,11 @@ class UsualQueue:
         yield Usual(self.rows.numbers[place : place + count - first], runs, place)
 
 
-def _fill(block: _Block, traces: collections.abc.Iterable[SentTrace]) -> None:
+def _fill(
+    block: _Block,
+    traces: collections.abc.Iterable[SentTrace],
+    next_id: collections.abc.Callable[[], int],
+) -> None:
     """Put those that are usual into a block, which has room for all of them, and complete the others."""
     # Each request comes through here: what a batch or a block has in common is looked up once, and so is what follows from something else: an inference
     # that was executed was queued before, and is completed once its response was sent.
@@ -221,7 +228,7 @@ def _fill(block: _Block, traces: collections.abc.Iterable[SentTrace]) -> None:
             block.texts.append(((at - first_at) // SIZE, its_id, name))
         inference.traced = None  # without a cycle both are freed soon, not by the garbage collector
         PACK_INTO(
-            memory, at, trace.id, of_batch, trace.received_ns, trace.read_ns, inference.received_ns, inference.queued_ns,
+            memory, at, next_id(), of_batch, trace.received_ns, trace.read_ns, inference.received_ns, inference.queued_ns,
             inference.answered_ns or responded_ns, trace.send_ns, sent_ns,
         )  # fmt: skip
         at += SIZE

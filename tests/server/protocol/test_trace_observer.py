@@ -1,6 +1,9 @@
 """Which requests are followed for traces: a request that is not pays for a look and a count, whichever way it comes."""
 
+import collections.abc
 import dataclasses
+import json
+import pathlib
 import typing
 
 import pytest
@@ -10,6 +13,7 @@ from naiad.protocol.access_log import AccessObserver
 from naiad.protocol.observer import HeaderLookup
 from naiad.protocol.trace_observer import TraceObserver
 from naiad.tracing.context import TracedContext
+from naiad.tracing.files import TraceSink
 from naiad.tracing.settings import OPENTELEMETRY, TIMESTAMPS, TraceOptions
 from naiad.tracing.tracer import Tracer
 from tests.server.tracing.test_spans import Collected
@@ -37,10 +41,15 @@ class World:
         return "traced" if traced else "followed"
 
 
-def opened(*, log: bool = False, **options: typing.Any) -> World:
+def opened(
+    *,
+    log: bool = False,
+    sink: collections.abc.Callable[[], TraceSink] | None = Collected,
+    **options: typing.Any,
+) -> World:
     clock = ManualClock()
     given = {"level": TIMESTAMPS, "rate": 1, "file": "t.json", **options}
-    tracer = Tracer(TraceOptions(**given), clock=clock, sink=Collected)
+    tracer = Tracer(TraceOptions(**given), clock=clock, sink=sink)
     tracer.open()
     access = AccessObserver(clock=clock) if log else None
     return World(tracer, TraceObserver(tracer, protocol="HTTP", log=access, clock=clock))
@@ -120,3 +129,19 @@ def test_the_state_of_the_clients_trace_goes_on_if_it_can_be_a_header(
     trace = world.observer.begin(headers.get, 1, 2).trace
     assert trace is not None
     assert trace.state == kept
+
+
+async def test_where_each_request_is_traced_one_that_asks_no_model_takes_no_id(
+    tmp_path: pathlib.Path,
+) -> None:
+    """Probes of the server's health come the same way."""
+    world = opened(file=str(tmp_path / "t.json"), sink=None)
+    for asks in (False, True, False, True):
+        context = world.observer.follow({}, 1, 2)
+        assert context is not None
+        assert context.lean
+        context.asked = asks
+        world.observer.finish(context)
+    await world.tracer.aclose()
+    records = json.loads((tmp_path / "t.json").read_text())
+    assert {record["id"] for record in records} == {1, 2}

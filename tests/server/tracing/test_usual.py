@@ -130,7 +130,7 @@ async def test_what_does_not_fit_is_lost_and_counted(
 async def test_many_are_written_before_the_time_to_gather_them_is_over(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "_ENOUGH", 100)
+    monkeypatch.setattr(files, "_ENOUGH_USUAL", 100)
     monkeypatch.setattr(files, "_GATHER_SECONDS", 3600)
     world = World(tmp_path)
     for _ in range(101):

@@ -10,7 +10,7 @@ import pytest
 from naiad.core.inference import ExecutionTimes, Inference
 from naiad.core.request import LATEST, InferRequest
 from naiad.tracing import usual_queue
-from naiad.tracing.usual import Usual
+from naiad.tracing.usual import LONGEST_ID, Usual
 from naiad.tracing.usual_queue import UsualQueue
 
 _TIMES = ExecutionTimes(3, 6, 7, 8, 9, responded_ns=10)
@@ -21,13 +21,13 @@ class World:
 
     def __init__(self, *, most: int = 1000, enough: int = 1000) -> None:
         self.announced = self.hurried = self.dropped = 0
-        self._ids = itertools.count(1)
         self.queue = UsualQueue(
             most=most,
             enough=enough,
             announce=self._announce,
             hurry=self._hurry,
             dropped=self._drop,
+            next_id=itertools.count(1).__next__,
         )
 
     def _announce(self) -> None:
@@ -42,21 +42,7 @@ class World:
     def add(
         self, count: int = 1, *, request_id: str = "", model: str = "m", at_once: bool = False
     ) -> None:
-        traces: list[typing.Any] = []
-        for _ in range(count):
-            asked = InferRequest(model, LATEST, request_id, [], [], {})
-            inference = Inference(asked, print, 1, 3, queued_ns=4, execution=_TIMES, completed=True)
-            trace = types.SimpleNamespace(
-                id=next(self._ids),
-                inference=inference,
-                protocol="GRPC",
-                received_ns=1,
-                read_ns=2,
-                send_ns=11,
-                sent_ns=12,
-            )
-            inference.traced = trace
-            traces.append(trace)
+        traces = [sent(_TIMES, [], model=model, request_id=request_id) for _ in range(count)]
         if at_once:
             self.queue.add(traces)
         else:
@@ -166,3 +152,76 @@ def test_what_finds_no_room_is_dropped_until_there_is_some(*, at_once: bool) -> 
     world.add(8, at_once=at_once)
     assert world.dropped == 2
     assert world.ids() == list(range(11, 19))
+
+
+def test_the_memory_of_what_was_taken_is_not_used_before_it_is_released() -> None:
+    world = World()
+    world.add(4)
+    (first,) = world.queue.taken()
+    world.add(4)
+    assert rows(first) == [(number, "", "m") for number in range(1, 5)]
+    world.queue.release()
+    world.add(4)
+    (second, third) = world.queue.taken()
+    assert (second.first, third.first) == (4, first.first)
+    assert world.queue.rows is not None
+    assert world.queue.rows.numbers[:8, 0].tolist() == [9, 10, 11, 12, 5, 6, 7, 8]
+
+
+def test_what_a_batch_shares_is_that_of_each_and_the_unusual_ones_are_completed() -> None:
+    """Two batches in turn, two protocols, two models, and what has no time of its own."""
+    world, completed = World(), list[typing.Any]()
+    other = ExecutionTimes(4, 16, 17, 18, 19)
+    traces = [
+        sent(_TIMES, completed),
+        sent(other, completed, answered_ns=20, model="n"),
+        sent(other, completed, model="n"),  # it has no time at which it was answered
+        sent(other, completed, answered_ns=21, model="n", protocol="HTTP"),
+        sent(None, completed),
+        sent(_TIMES, completed, request_id="x" * (LONGEST_ID + 1)),
+        sent(_TIMES, completed, sent_ns=0),  # its client has gone
+        sent(_TIMES, completed, is_usual=False),
+        sent(_TIMES, completed, answered_ns=22),
+    ]
+    without = sent(None, completed)
+    without.inference = None
+    world.queue.add([*traces, without])
+    found = list(world.queue.taken())
+    assert [row for each in found for row in each.numbers[:, [0, 1, 2, 3, 11]].tolist()] == [
+        [1, 3, 1, 6, 10],
+        [2, 4, 1, 16, 20],
+        [3, 4, 0, 16, 21],
+        [4, 3, 1, 6, 22],
+    ]
+    assert [row[2] for each in found for row in rows(each)] == ["m", "n", "n", "m"]
+    assert completed == [traces[2], *traces[4:8], without]
+    assert [trace.inference.traced for trace in (traces[0], traces[1], traces[3])] == [None] * 3
+
+
+def sent(
+    times: ExecutionTimes | None,
+    completed: list[typing.Any],
+    *,
+    model: str = "m",
+    request_id: str = "",
+    protocol: str = "GRPC",
+    answered_ns: int = 0,
+    sent_ns: int = 12,
+    is_usual: bool = True,
+) -> typing.Any:
+    """A trace whose response was sent."""
+    asked = InferRequest(model, LATEST, request_id, [], [], {})
+    inference = Inference(
+        asked, print, 1, 3, queued_ns=4, execution=times, completed=True, answered_ns=answered_ns
+    )
+    trace: typing.Any = types.SimpleNamespace(
+        inference=inference,
+        protocol=protocol,
+        received_ns=1,
+        read_ns=2,
+        send_ns=11,
+        sent_ns=sent_ns,
+    )
+    trace.complete = lambda: completed.append(trace)
+    inference.traced = trace if is_usual else None
+    return trace

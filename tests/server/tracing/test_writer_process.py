@@ -17,10 +17,11 @@ import numpy as np
 import pytest
 
 from naiad.core.processes import child_process
+from naiad.tensors import mapping
 from naiad.tracing import files, tracer, writer_process
 from naiad.tracing.json_array import JsonArray, cut_off
-from naiad.tracing.settings import TENSORS, TIMESTAMPS
 from naiad.tracing.rows import Rows
+from naiad.tracing.settings import TENSORS, TIMESTAMPS
 from naiad.tracing.usual import COLUMNS, Usual
 from naiad.tracing.writer_child import joined
 from naiad.tracing.writer_process import WriterProcess
@@ -218,7 +219,7 @@ async def test_a_pipe_is_written_by_the_thread_that_has_opened_it(tmp_path: path
     os.close(reading)
 
 
-@pytest.mark.parametrize("how", ["cannot be started", "ends at once"])
+@pytest.mark.parametrize("how", ["cannot be started", "ends at once", "shares no memory"])
 async def test_without_the_process_the_thread_goes_on(
     tmp_path: pathlib.Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -233,7 +234,13 @@ async def test_without_the_process_the_thread_goes_on(
         theirs.close()
         raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
 
-    monkeypatch.setattr(child_process, "start", fails)
+    def full(capacity: int, kind: type[object]) -> typing.Never:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    if how == "shares no memory":
+        monkeypatch.setattr(mapping, "create", full)
+    else:
+        monkeypatch.setattr(child_process, "start", fails)
     world = World(tmp_path)
     with caplog.at_level(logging.WARNING, logger="naiad.trace"):
         for number in range(1, 4):

@@ -99,27 +99,30 @@ class InferRoute:
             traits = model.traits
             if traits.decoupled:
                 self._require_events(headers)
-            if request.context is not None:
-                request.context.asks(self._model)
+            context = request.context
+            if context is not None:
+                if context.lean:
+                    context.asked = True
+                else:
+                    context.asks(self._model)
             elif self._engine.tracer.active:
                 self._engine.tracer.passed(self._model)
             if b"content-encoding" in headers:
                 return self._unpack(request, traits, model, on_reply)
             shared = request.shared
             if model.replies is not None and self._may_be_known(request):
-                body = request.body if shared is None else bytes(shared)
+                content = request.body if shared is None else bytes(shared)
                 form = (
                     headers.get(b"inference-header-content-length"),
                     headers.get(b"accept-encoding"),
                 )
-                known = known_replies.find(model.replies, body, form)
+                known = known_replies.find(model.replies, content, form)
                 if known is not None:
                     on_reply(known)
                     return None
-                on_reply = Keeping(on_reply, model.replies, body, form)
-            if shared is not None:
-                return self._run(request, shared, traits, model, on_reply)
-            return self._run(request, request.body, traits, model, on_reply)
+                on_reply = Keeping(on_reply, model.replies, content, form)
+            body = request.body if shared is None else shared
+            return self._run(request, body, traits, model, on_reply)
         except InferenceError as error:
             on_reply(error_reply(error))
         except Exception:  # a bug of ours must not cost other requests their connection

@@ -22,6 +22,7 @@ from typing_extensions import override
 from naiad.protocol.http import replies
 from naiad.protocol.http.transport.body import DirectBody
 from naiad.protocol.http.transport.direct_reader import DirectReader
+from naiad.protocol.http.transport.exchange import Exchange
 from naiad.protocol.http.transport.framing import CONTINUE, HttpError
 from naiad.protocol.http.transport.head import NO_HEAD
 from naiad.protocol.http.transport.head_template import PARTIAL
@@ -37,7 +38,7 @@ from naiad.protocol.http.transport.lifecycle import (
 )
 from naiad.protocol.http.transport.request_dispatcher import RequestDispatcher
 from naiad.protocol.http.transport.request_receiver import RequestReceiver
-from naiad.protocol.http.transport.response_sender import Exchange, ResponseSender
+from naiad.protocol.http.transport.response_sender import ResponseSender
 from naiad.protocol.http.transport.service import HttpService
 from naiad.protocol.transport.idle_reader import IDLE_S
 from naiad.protocol.transport.listener import UNANSWERED

@@ -14,8 +14,8 @@ from naiad.protocol.http.message import FastHandler, HttpReply, HttpRequest
 from naiad.protocol.http.replies import server_fault
 from naiad.protocol.http.transport.body import DirectBody, WholeBody
 from naiad.protocol.http.transport.bridge import AsgiExchange
-from naiad.protocol.http.transport.framing import CONTINUE
 from naiad.protocol.http.transport.exchange import Exchange, FollowedExchange
+from naiad.protocol.http.transport.framing import CONTINUE
 from naiad.protocol.http.transport.head import CHUNKED, RequestHead
 from naiad.protocol.http.transport.lifecycle import TAKING, Event, Lifecycle, State
 from naiad.protocol.http.transport.request_receiver import RequestReceiver

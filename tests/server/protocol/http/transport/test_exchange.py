@@ -11,8 +11,8 @@ from typing_extensions import override
 from naiad.core.inference import Inference, RequestContext
 from naiad.protocol.http.message import HttpReply, OnReply
 from naiad.protocol.http.transport.connection import Connection
+from naiad.protocol.http.transport.exchange import Exchange, FollowedExchange
 from naiad.protocol.http.transport.head import NO_HEAD
-from naiad.protocol.http.transport.response_sender import Exchange, ResponseSender
 from tests.server.protocol.http.scripted import Client, FakeTransport, post, request, settle
 
 
@@ -34,12 +34,17 @@ class Pipeline:
     def responded(self, exchange: Exchange) -> None:
         self.sent.append(exchange.response)
 
+    def followed(self, exchange: Exchange, context: RequestContext) -> None:
+        assert exchange.context is context
+        self.sent.append(exchange.response)
+
 
 REPLY = HttpReply(200, (), (b"",))
 
 
-def make(pipeline: Pipeline) -> tuple[Exchange, Work]:
-    exchange = Exchange(typing.cast("ResponseSender", pipeline), NO_HEAD, None)
+def make(pipeline: Pipeline, context: RequestContext | None = None) -> tuple[Exchange, Work]:
+    kind = Exchange if context is None else FollowedExchange
+    exchange = kind(pipeline, NO_HEAD, context)
     work = Work(exchange.reply)
     exchange.handle = work
     return exchange, work
@@ -62,7 +67,7 @@ def test_a_client_that_leaves_leaves_no_garbage_of_a_logged_request() -> None:
     gc.disable()
     try:
         context = RequestContext(1)
-        exchange = Exchange(typing.cast("ResponseSender", Pipeline()), NO_HEAD, context)
+        exchange = Exchange(Pipeline(), NO_HEAD, context)
         exchange.handle = work = Work(exchange.reply)
         context.inference = typing.cast("Inference", work)
         exchange.abandon()
@@ -86,7 +91,7 @@ class Traced(RequestContext, kw_only=True):
 def test_the_context_of_a_client_that_leaves_is_finished_once(answered: bool) -> None:  # noqa: FBT001
     """What a trace has collected is written, and its setting counts it as open no longer."""
     context = Traced(1)
-    exchange = Exchange(typing.cast("ResponseSender", Pipeline()), NO_HEAD, context)
+    exchange = FollowedExchange(Pipeline(), NO_HEAD, context)
     exchange.handle = Work(exchange.reply)
     if answered:
         exchange.reply(REPLY)
@@ -95,12 +100,22 @@ def test_the_context_of_a_client_that_leaves_is_finished_once(answered: bool) ->
     assert context.finished == 1
 
 
-def test_a_second_reply_is_dropped() -> None:
+@pytest.mark.parametrize("context", [None, RequestContext(1)], ids=["plain", "followed"])
+def test_a_second_reply_is_dropped(context: RequestContext | None) -> None:
     pipeline = Pipeline()
-    _, work = make(pipeline)
+    _, work = make(pipeline, context)
     work.on_reply(REPLY)
     work.on_reply(REPLY)
     assert pipeline.sent == [REPLY]
+
+
+@pytest.mark.parametrize("context", [None, RequestContext(1)], ids=["plain", "followed"])
+def test_a_reply_to_a_client_that_has_gone_is_dropped(context: RequestContext | None) -> None:
+    pipeline = Pipeline()
+    exchange, work = make(pipeline, context)
+    exchange.abandon()
+    work.on_reply(REPLY)
+    assert not pipeline.sent
 
 
 def test_a_client_that_leaves_cancels_what_is_not_answered() -> None:
