@@ -26,6 +26,7 @@ from typing_extensions import override
 from naiad.errors import InferenceError, invalid
 from naiad.options.command_parser import CommandParser
 from naiad.repository.reading import contents
+from naiad.repository.reading.copy_progress import Progress, amount, counted
 from naiad.repository.reading.files import open_files
 from naiad.repository.reading.source import Holdings, RemoteSource, Source, open_source
 from naiad.repository.reading.store_session import SharedCache
@@ -35,9 +36,6 @@ DONE, FAILED, USAGE = 0, 1, 2
 
 _MARK = ".naiad-fetch.json"
 """A file in each fetched folder that names its source. The server does not read hidden entries."""
-
-_EVERY_S = 5.0
-"""Seconds between two progress lines without a terminal."""
 
 _TERMINATED = 128 + signal.SIGTERM
 
@@ -233,9 +231,9 @@ def fill(uri: str, cache: SharedCache) -> tuple[str, list[str]]:
     with contextlib.closing(source):
         holdings = source.holdings()
         failed = [f"model '{name}': {reason}" for name, reason in holdings.failed.items()]
-        source.fill(Progress(models=holdings.models, size=holdings.size).advance)
-        models = _counted(holdings.models, "model")
-        return f"{models}, {_amount(holdings.size)}, in the cache {cache.folder}", failed
+        source.fill(Progress(models=holdings.models, size=holdings.size, say=_say).advance)
+        models = counted(holdings.models, "model")
+        return f"{models}, {amount(holdings.size)}, in the cache {cache.folder}", failed
 
 
 def _fetch(source: Source, folder: pathlib.Path) -> tuple[str, list[str]]:
@@ -252,7 +250,7 @@ def _fetch(source: Source, folder: pathlib.Path) -> tuple[str, list[str]]:
     try:
         _check_space(folder.parent, holdings.size)
         aside.mkdir()
-        progress = Progress(models=holdings.models, size=holdings.size)
+        progress = Progress(models=holdings.models, size=holdings.size, say=_say)
         source.copy(aside, progress.advance)
         summary = _summary(holdings, aside, folder)
         present = contents.digest(contents.contents(aside))
@@ -266,8 +264,8 @@ def _fetch(source: Source, folder: pathlib.Path) -> tuple[str, list[str]]:
 
 def _summary(holdings: Holdings, made: pathlib.Path, folder: pathlib.Path) -> str:
     files = sum(not entry.is_folder for entry in contents.contents(made))
-    models = f"{_counted(holdings.models, 'model')}, " if holdings.models else ""
-    return f"{models}{_counted(files, 'file')}, {_amount(holdings.size)}, in {folder}"
+    models = f"{counted(holdings.models, 'model')}, " if holdings.models else ""
+    return f"{models}{counted(files, 'file')}, {amount(holdings.size)}, in {folder}"
 
 
 @contextlib.contextmanager
@@ -315,7 +313,7 @@ def _check_space(folder: pathlib.Path, size: int) -> None:
     free = shutil.disk_usage(folder).free
     if size > free:
         raise invalid(
-            f"--to: the models take {_amount(size)}, and {folder} has room for {_amount(free)}"
+            f"--to: the models take {amount(size)}, and {folder} has room for {amount(free)}"
         )
 
 
@@ -353,58 +351,6 @@ def _unwritable(error: OSError) -> str:
     return f"cannot be written: {error.strerror or error}{where}"
 
 
-class Progress:
-    """Reports the progress of a copy, a line now and then.
-
-    Args:
-        models: how many there are; 0 where files are copied as they are.
-        size: bytes of them all.
-        clock: seconds.
-        say: where the line goes.
-    """
-
-    def __init__(
-        self,
-        *,
-        models: int,
-        size: int,
-        clock: collections.abc.Callable[[], float] = time.monotonic,
-        say: collections.abc.Callable[[str], None] | None = None,
-    ) -> None:
-        self._models = models
-        self._size = size
-        self._clock = clock
-        self._say = say if say is not None else _say
-        self._copied = 0
-        self._reported = clock()
-
-    def advance(self, count: int) -> None:
-        """Count so many bytes more."""
-        self._copied += count
-        now = self._clock()
-        if now - self._reported >= _EVERY_S:
-            self._reported = now
-            done = 100 * self._copied // max(self._size, 1)
-            models = f" in {_counted(self._models, 'model')}" if self._models else ""
-            self._say(f"{_amount(self._copied)} of {_amount(self._size)}{models} ({done} %)")
-
-
 def _say(line: str) -> None:
     sys.stderr.write(f"naiad fetch: {line}\n")
     sys.stderr.flush()
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' * (count != 1)}"
-
-
-_KILO = 1000
-
-
-def _amount(size: float) -> str:
-    """Bytes for people."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < _KILO:
-            return f"{size:.0f} {unit}" if unit in ("B", "kB") else f"{size:.1f} {unit}"
-        size /= _KILO
-    return f"{size:.1f} TB"

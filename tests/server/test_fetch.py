@@ -15,6 +15,7 @@ import pytest
 from naiad import fetch
 from naiad.errors import InferenceError
 from naiad.repository.reading import contents
+from naiad.repository.reading.copy_progress import Progress
 from naiad.repository.store import open_store
 from tests.support.waiting import wait_until
 
@@ -389,7 +390,7 @@ def test_a_command_that_is_wrong_has_a_status_of_its_own(
 
 def test_progress_is_reported_now_and_then() -> None:
     now, said = [0.0], list[str]()
-    progress = fetch.Progress(models=2, size=4_000_000, clock=lambda: now[0], say=said.append)
+    progress = Progress(models=2, size=4_000_000, clock=lambda: now[0], say=said.append)
     progress.advance(1_000_000)
     assert not said
     now[0] = 5.0

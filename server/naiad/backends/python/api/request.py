@@ -5,13 +5,12 @@ A request wraps what its host received and makes tensors, JSON and sets only whe
 
 import enum
 import json
-import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from naiad.backends.python.api import context, dlpack, exchange
+from naiad.backends.python.api import arguments, context, dlpack, exchange
 from naiad.backends.python.api.datatypes import BF16, CODES
 from naiad.backends.python.api.errors import TritonModelException
 from naiad.backends.python.api.response import (
@@ -73,7 +72,9 @@ class InferenceTrace:
 
 NO_TRACE = InferenceTrace()
 CPU_MEMORY = PreferredMemory(MemoryType.TRITONSERVER_MEMORY_CPU)
-_REQUIRED: Any = object()
+_UINT32 = (1 << 32) - 1
+_INT64 = (1 << 63) - 1
+_UINT64 = (1 << 64) - 1
 
 
 class InferenceRequest:
@@ -120,9 +121,9 @@ class InferenceRequest:
         self,
         request_id: "str | bytes" = "",
         correlation_id: "int | str" = 0,
-        inputs: "Sequence[Tensor]" = _REQUIRED,
-        requested_output_names: "Sequence[str | bytes]" = _REQUIRED,
-        model_name: "str | bytes" = _REQUIRED,
+        inputs: "Sequence[Tensor]" = arguments.REQUIRED,
+        requested_output_names: "Sequence[str | bytes]" = arguments.REQUIRED,
+        model_name: "str | bytes" = arguments.REQUIRED,
         model_version: int = -1,
         flags: int = 0,
         timeout: int = 0,
@@ -131,12 +132,12 @@ class InferenceRequest:
         parameters: "dict[str, Any] | None" = None,
     ) -> None:
         outgoing = Asked()
-        outgoing.id = _text("request_id", request_id)
-        outgoing.model_name = _text("model_name", model_name)
-        outgoing.inputs = _sequence("inputs", inputs)
+        outgoing.id = arguments.text("request_id", request_id)
+        outgoing.model_name = arguments.text("model_name", model_name)
+        outgoing.inputs = arguments.sequence("inputs", inputs)
         names = {
-            _text("requested_output_names", name)
-            for name in _sequence("requested_output_names", requested_output_names)
+            arguments.text("requested_output_names", name)
+            for name in arguments.sequence("requested_output_names", requested_output_names)
         }
         where = f"for request with id '{outgoing.id}' and model name '{outgoing.model_name}' should not be empty."
         for tensor in outgoing.inputs:
@@ -151,16 +152,18 @@ class InferenceRequest:
         if isinstance(correlation_id, str):
             require_text("correlation_id", correlation_id)
         elif isinstance(correlation_id, int):
-            correlation_id = _number("correlation_id", correlation_id, 0, _UINT64)
+            correlation_id = arguments.number("correlation_id", correlation_id, 0, _UINT64)
         else:
-            raise _no_correlation_id(correlation_id)
+            raise arguments.no_correlation_id(correlation_id)
         outgoing.correlation_id = correlation_id
         outgoing.output_names = sorted(names)
-        outgoing.model_version = _number("model_version", model_version, -1, _INT64)
-        outgoing.flags = _number("flags", flags, 0, _UINT32)
-        outgoing.timeout_us = _number("timeout", timeout, 0, _INT64)
-        outgoing.preferred_memory = _instance("preferred_memory", preferred_memory, PreferredMemory)
-        outgoing.trace = _instance("trace", trace, InferenceTrace)
+        outgoing.model_version = arguments.number("model_version", model_version, -1, _INT64)
+        outgoing.flags = arguments.number("flags", flags, 0, _UINT32)
+        outgoing.timeout_us = arguments.number("timeout", timeout, 0, _INT64)
+        outgoing.preferred_memory = arguments.instance(
+            "preferred_memory", preferred_memory, PreferredMemory
+        )
+        outgoing.trace = arguments.instance("trace", trace, InferenceTrace)
         outgoing.parameters = {} if parameters is None else checked_parameters(parameters)
         self._received = outgoing
         self._call = None
@@ -205,7 +208,7 @@ class InferenceRequest:
             TypeError: no int.
             ValueError: an int of more than 32 bits.
         """
-        self._flags = _number("flags", flags, 0, _UINT32)
+        self._flags = arguments.number("flags", flags, 0, _UINT32)
 
     def timeout(self) -> int:
         """Microseconds it may wait in the queue; 0 for no limit."""
@@ -348,57 +351,3 @@ def incoming(name: str, array: "np.ndarray[Any, Any]") -> Tensor:
     if code is None:
         return wrap(name, array.view(np.uint16), BF16)
     return wrap(name, array, code)
-
-
-_UINT32 = (1 << 32) - 1
-_INT64 = (1 << 63) - 1
-_UINT64 = (1 << 64) - 1
-
-
-def _number(what: str, value: Any, least: int, most: int) -> int:
-    """An integer, also one of numpy's."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(
-            f"{what} of an InferenceRequest is an int, not {type(value).__name__}"
-        ) from None
-    if not least <= number <= most:
-        raise ValueError(
-            f"{what} of an InferenceRequest is an int from {least} to {most}, not {number}"
-        )
-    return number
-
-
-def _no_correlation_id(value: Any) -> Exception:
-    text = f"Correlation ID must be integer or string, not {type(value).__name__}"
-    return TypeError(text + ": leave it out") if value is None else TritonModelException(text)
-
-
-def _text(what: str, value: Any) -> str:
-    if isinstance(value, bytes):
-        return value.decode()
-    if isinstance(value, str):
-        require_text(what, value)
-        return str(value)
-    raise TypeError(
-        f"InferenceRequest needs {what}"
-        if value is _REQUIRED
-        else f"InferenceRequest({what}=…) takes a str, not {type(value).__name__}"
-    )
-
-
-def _instance(what: str, value: Any, kind: type) -> Any:
-    if not isinstance(value, kind):
-        raise TypeError(
-            f"InferenceRequest({what}=…) takes a pb_utils.{kind.__name__}, not {type(value).__name__}; leave it out for none"
-        )
-    return value
-
-
-def _sequence(what: str, value: Any) -> "list[Any]":
-    if value is _REQUIRED:
-        raise TypeError(f"InferenceRequest needs {what}; it may be an empty list")
-    if value is None or isinstance(value, (str, bytes)):
-        raise TypeError(f"InferenceRequest({what}=…) takes a list, not {type(value).__name__}")
-    return list(value)
