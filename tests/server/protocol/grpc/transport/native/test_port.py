@@ -150,8 +150,10 @@ async def test_a_refused_call_of_a_client_that_goes_on_sending_gets_its_status_a
 
 
 async def test_a_client_that_sends_from_an_iterator_gets_the_status_of_a_refused_stream(
-    server: NativeGrpcServer,
+    server: NativeGrpcServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(native_refused, "REFUSED_AFTER_S", 3_600)  # a busy client may take long
+
     async def requests() -> typing.AsyncIterator[bytes]:
         for _ in range(3):
             yield b"abc"
