@@ -101,6 +101,11 @@ class OpenStreams:
             self._sender.trailers(stream, block)
             self.after_sending(stream)
 
+    def cut_short(self, stream: Stream) -> None:
+        """Forget what waits to be sent on a stream, the trailers that are to end it, too."""
+        self._sender.forget(stream)
+        stream.trailers = None
+
     def after_sending(self, stream: Stream) -> None:
         """Forget a stream that has ended. A client that still sends is asked to stop (section 8.1)."""
         state = stream.state

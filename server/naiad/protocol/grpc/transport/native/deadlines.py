@@ -65,6 +65,10 @@ class Deadlines:
         calls.add(call)
         return step
 
+    def left(self, step: int) -> float:
+        """The seconds until the calls of a step expire."""
+        return max(0.0, step * STEP_S - self._loop.time())
+
     def remove(self, call: Expires, step: int) -> None:
         """A call has ended. Idempotent."""
         calls = self._due.get(step)

@@ -20,6 +20,7 @@ from naiad.protocol.grpc.transport.native.service import (
     GrpcService,
 )
 from naiad.protocol.grpc.transport.native.unary_call import NO_MESSAGE, ONE_PIECE, send_framed
+from naiad.protocol.grpc.transport.native.unread_response import UnreadResponse
 from naiad.protocol.transport.http2.events import Data
 from naiad.protocol.transport.http2.settings import STREAM_WINDOW
 
@@ -159,6 +160,9 @@ class StreamCall:
                 stream,
                 responses.trailers(refused) if extras is None else responses.trailers_with(refused, extras.trailing),
             )  # fmt: skip
+        if stream.unsent and self._due >= 0:
+            seconds = self._service.deadlines.left(self._due)
+            stream.call = UnreadResponse(self._connection, self._service, stream, seconds)
         self._connection.flush_soon()
 
     # For the connection
@@ -204,13 +208,19 @@ class StreamCall:
 
     def expire(self) -> None:
         """The deadline has passed."""
-        self._end_now(DEADLINE)
+        self._cut_short(DEADLINE)
 
     def give_up(self, status: RpcStatus) -> None:
         """The server exits, or the connection is too old."""
-        self._end_now(status)
+        self._cut_short(status)
 
     # Inside
+
+    def _cut_short(self, status: RpcStatus) -> None:
+        """End the stream without the messages that wait for the client."""
+        if not self._ended or self._behind is not None:
+            self._connection.h2.streams.cut_short(self._stream)
+        self._end_now(status)
 
     def _end_now(self, status: RpcStatus) -> None:
         """End the stream without the messages that wait to be compressed."""

@@ -24,6 +24,7 @@ from naiad.protocol.grpc.transport.native.service import (
     Extras,
     GrpcService,
 )
+from naiad.protocol.grpc.transport.native.unread_response import UnreadResponse
 from naiad.protocol.transport.http2.events import Data
 from naiad.protocol.transport.http2.open_streams import OpenStreams
 from naiad.protocol.transport.http2.streams import Stream
@@ -197,7 +198,17 @@ class UnaryCall(msgspec.Struct, eq=False):
             h2.streams.send_headers(stream, responses.HEADERS)
             h2.streams.send_pieces(stream, responses.in_pieces(response))
             h2.streams.send_trailers(stream, responses.OK_TRAILERS)
+        if stream.unsent:
+            self._await_client()
         connection.flush_soon()
+
+    def _await_client(self) -> None:
+        """The response waits for the client's window: until the deadline of the call."""
+        timeout = self._begun.timeout
+        if timeout is not None:
+            service, stream = self._service, self._begun.stream
+            seconds = timeout if self.due < 0 else service.deadlines.left(self.due)
+            stream.call = UnreadResponse(self._connection, service, stream, seconds)
 
     def _respond_with(self, response: Response, extras: Extras) -> None:
         """A response with metadata, or whose compression the method chose; messages of any length are compressed here."""
@@ -226,6 +237,8 @@ class UnaryCall(msgspec.Struct, eq=False):
             streams.send_headers(stream, responses.HEADERS_ENCODED.get(encoding, responses.HEADERS))
             send_framed(streams, stream, data)
             streams.send_trailers(stream, responses.OK_TRAILERS)
+        if self._begun.stream.unsent:
+            self._await_client()
         self._connection.flush_soon()
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
-from naiad.protocol.grpc.methods import INFER, Methods
+from naiad.protocol.grpc.methods import INFER, STREAM_INFER, Methods
 from naiad.protocol.grpc.settings import GrpcSettings, TlsSettings
 from naiad.protocol.grpc.transport.native import (
     connection as native_connection,
@@ -192,6 +192,26 @@ async def test_a_client_that_gives_no_window_gets_its_response_when_it_does(
     writer.write(frames.window_update(1, 10_000))
     while b"grpc-status" not in got:
         got += await reader.read(65_536)
+    writer.close()
+
+
+@pytest.mark.parametrize("ended", [True, False])
+@pytest.mark.parametrize("path", [INFER, STREAM_INFER])
+async def test_a_response_that_the_client_does_not_read_is_given_up_at_the_deadline(
+    server: NativeGrpcServer, path: str, *, ended: bool
+) -> None:
+    """As over grpc: it would be kept for as long as the client stays connected."""
+    reader, writer = await asyncio.open_connection(*server.address)
+    sent = call(1, ("grpc-timeout", "100m"), path=path)
+    if not ended:
+        at = sent.rindex(head(0, Kind.DATA, frames.END_STREAM, 1)[3:])
+        sent = sent[:at] + head(0, Kind.DATA, 0, 1)[3:] + sent[at + 6 :]
+    writer.write(BEGIN[:24] + frames.settings({4: 0}) + sent)
+    got = split(await reader.readuntil(b"Deadline Exceeded"))
+    assert not [kind for kind, *_ in got if kind is Kind.DATA]
+    assert server._service is not None
+    (connection,) = server._service.registry.connections()
+    await until(lambda: not typing.cast("GrpcConnection", connection).h2.streams)
     writer.close()
 
 
