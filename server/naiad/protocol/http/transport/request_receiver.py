@@ -74,8 +74,13 @@ class RequestReceiver:
         """
         data, at = self._data, self._at
         if data.startswith(b"\r\n", at) and (blank := _BLANK.match(data, at)):
-            at = self._at = blank.end()
+            count, at = blank.end() - at, blank.end()
+            self._at = at
             self.unread = at < len(data)
+            if count > self._settings.max_line_bytes:
+                raise HttpError(
+                    400, f"{count} bytes of empty lines came in place of a request: send a request line."
+                )  # fmt: skip
         if at == len(data) or (data.endswith(b"\r", at) and len(data) == at + 1):
             return None  # perhaps one of these
         end = find_end(

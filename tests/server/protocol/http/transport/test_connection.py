@@ -42,6 +42,17 @@ async def test_head_and_body_may_come_apart_and_in_drops() -> None:
     assert client.reply().body == b"hello"
 
 
+async def test_some_empty_lines_are_skipped_and_a_flood_of_them_is_refused() -> None:
+    """RFC 9112, section 2.2."""
+    client = Client(settings=HttpSettings(max_line_bytes=1_000))
+    client.send(b"\r\n" * 400 + post("/echo", b"x"))
+    assert client.reply().status == 200
+    client.send(b"\r\n" * 600)
+    reply = client.reply()
+    assert reply.status == 400
+    assert "empty lines" in error_of(reply.body)
+
+
 async def test_a_path_is_decoded_and_its_query_kept_from_the_handler() -> None:
     client = Client()
     client.send(post("/%65cho?a=b", b"x"))
