@@ -11,6 +11,7 @@ import threading
 import typing
 from typing import Any
 
+import numpy as np
 import torch
 from typing_extensions import override
 
@@ -19,8 +20,8 @@ from naiad.backends.batch import Array
 from naiad.backends.instance import Call, InputTensor, InstanceSpec
 from naiad.backends.placed_inputs import is_on_device
 from naiad.backends.pytorch.settings import DeviceSettings
-from naiad.backends.pytorch.staging import Staging
-from naiad.backends.pytorch.tensors import array_of, tensor_of
+from naiad.backends.pytorch.staging import Staging, dtype_of
+from naiad.backends.pytorch.tensors import array_of, check_dense, tensor_of
 from naiad.backends.ragged import RaggedBatches
 from naiad.config.model_config import InstanceKind
 from naiad.tensors import copies
@@ -121,6 +122,7 @@ class CudaDevice(Device):
         self._stream = torch.cuda.Stream(device=index, priority=settings.priority)
         self._ran = torch.cuda.Event()
         self._staging = Staging(pinned=settings.pinned_inputs)
+        self._results = Staging(pinned=settings.pinned_outputs)
 
     @override
     def gathered(
@@ -166,7 +168,9 @@ class CudaDevice(Device):
             numbers = [[each for each in inputs if each.name not in texts] for inputs in requests]
         staged = {
             tensor.name: self._staging.place(
-                tensor.name, tensor.array, sum(_rows(inputs[at]) for inputs in numbers) + padding
+                tensor.name,
+                _shape(tensor.array, sum(_rows(inputs[at]) for inputs in numbers) + padding),
+                dtype_of(tensor.array.dtype),
             )
             for at, tensor in enumerate(numbers[0])
         }
@@ -217,15 +221,18 @@ class CudaDevice(Device):
     def begin_outputs(self, results: Results) -> Results:
         self._ran.record(self._stream)
         return [
-            (self._begun(result, stays=stays), stays) if self.has(result) else (result, False)
-            for result, stays in results
+            (self._begun(at, result, stays=stays), stays) if self.has(result) else (result, False)
+            for at, (result, stays) in enumerate(results)
         ]
 
-    def _begun(self, result: Any, *, stays: bool) -> Any:
+    def _begun(self, at: int, result: Any, *, stays: bool) -> Any:
         """A copy of a result of a run: the model may go on writing to a tensor that it returned, and a CUDA graph does."""
         if stays:
             return result.detach().clone(memory_format=torch.contiguous_format)
-        return _to_host(result, pinned=self._settings.pinned_outputs)
+        check_dense(result)
+        staged = self._results.place(at, tuple(result.shape), result.dtype)
+        staged.tensor.copy_(result.detach(), non_blocking=True)
+        return staged.array
 
     @override
     def wait_for_run(self) -> None:
@@ -234,7 +241,13 @@ class CudaDevice(Device):
     @override
     def end_outputs(self, begun: Results) -> list[Array | DeviceArray]:
         self._stream.synchronize()
-        return [copies.array_of(value) if stays else array_of(value) for value, stays in begun]
+        arrays: list[Array | DeviceArray] = []
+        for value, stays in begun:
+            if isinstance(value, np.ndarray):
+                arrays.append(value)
+            else:
+                arrays.append(copies.array_of(value) if stays else array_of(value))
+        return arrays
 
     @override
     def clean(self) -> None:
@@ -277,9 +290,8 @@ def _rows(tensor: InputTensor) -> int:
     return len(tensor.array) if tensor.array.ndim else 1
 
 
-def _to_host(tensor: "torch.Tensor", *, pinned: bool) -> "torch.Tensor":
-    host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=pinned)
-    return host.copy_(tensor.detach(), non_blocking=True)
+def _shape(array: Array, rows: int) -> tuple[int, ...]:
+    return (rows, *array.shape[1:]) if array.ndim else ()
 
 
 def _on_host(result: Any) -> Any:

@@ -41,10 +41,7 @@ def array_of(result: Any) -> Array:
         TypeError: it is neither; says what it is.
     """
     if isinstance(result, torch.Tensor):
-        if result.layout in _NOT_DENSE:
-            raise TypeError(
-                f"an output must be a dense tensor, received one of layout {result.layout}: return its to_dense()"
-            )
+        check_dense(result)
         tensor = result.detach().contiguous()
         if tensor.is_conj() or tensor.is_neg():
             tensor = tensor.resolve_conj().resolve_neg()
@@ -57,6 +54,18 @@ def array_of(result: Any) -> Array:
     if isinstance(result, list) and all(isinstance(text, str) for text in result):
         return object_array([text.encode() for text in result])
     raise TypeError(f"an output must be of type Tensor or List[str], received {kind_of(result)}")
+
+
+def check_dense(result: "torch.Tensor") -> None:
+    """Refuse a tensor that no array can be.
+
+    Raises:
+        TypeError: it is not dense; says its layout.
+    """
+    if result.layout in _NOT_DENSE:
+        raise TypeError(
+            f"an output must be a dense tensor, received one of layout {result.layout}: return its to_dense()"
+        )
 
 
 def kind_of(result: Any) -> str:

@@ -58,12 +58,16 @@ def test_they_reach_torch(devices: types.ModuleType, *, inputs: bool, outputs: b
     given = DeviceSettings(priority=-100, pinned_inputs=inputs, pinned_outputs=outputs)
     device = devices.device_of(InstanceSpec("m_0", InstanceKind.GPU, 1), given)
     torch.cuda.Stream.assert_called_once_with(device=1, priority=-100)
-    with mock.patch.object(devices.batches, "merge"):
+    dtype = types.SimpleNamespace(itemsize=4)
+    with (
+        mock.patch.object(devices.batches, "merge"),
+        mock.patch.object(devices, "dtype_of", return_value=dtype),
+    ):
         array = np.zeros((2, 3), np.float32)
         tensor = types.SimpleNamespace(
             name="X", array=array, memory=types.SimpleNamespace(kind="cpu")
         )
         device.gathered([[tensor]], copy=False)
     assert torch.empty.call_args.kwargs["pin_memory"] is inputs
-    device.begin_outputs([(mock.MagicMock(is_cuda=True), False)])
+    device.begin_outputs([(mock.MagicMock(is_cuda=True, shape=(2, 3), dtype=dtype), False)])
     assert torch.empty.call_args.kwargs["pin_memory"] is outputs
