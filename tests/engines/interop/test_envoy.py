@@ -27,7 +27,9 @@ def _address(port: int) -> dict[str, typing.Any]:
     return {"socket_address": {"address": "127.0.0.1", "port_value": port}}
 
 
-def _config(*, port: int, admin: int, backend: int) -> dict[str, typing.Any]:
+def _config(
+    *, port: int, admin: int, backend: int, upstream: dict[str, int]
+) -> dict[str, typing.Any]:
     route = {"match": {"prefix": "/"}, "route": {"cluster": "service", "timeout": "0s", "max_stream_duration": {"grpc_timeout_header_max": "0s"}}}  # fmt: skip
     manager = {
         "@type": _MANAGER, "stat_prefix": "grpc", "codec_type": "HTTP2",
@@ -44,7 +46,7 @@ def _config(*, port: int, admin: int, backend: int) -> dict[str, typing.Any]:
         "load_assignment": {"cluster_name": "service", "endpoints": [{"lb_endpoints": [endpoint]}]},
         "typed_extension_protocol_options": {
             "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
-                "@type": _OPTIONS, "explicit_http_config": {"http2_protocol_options": {}},
+                "@type": _OPTIONS, "explicit_http_config": {"http2_protocol_options": upstream},
             }
         },
     }  # fmt: skip
@@ -55,15 +57,19 @@ def _config(*, port: int, admin: int, backend: int) -> dict[str, typing.Any]:
 
 
 @contextlib.contextmanager
-def proxy(folder: pathlib.Path, backend: int) -> collections.abc.Iterator[tuple[int, int]]:
-    """Envoy in front of a port; gives its own port and that of its administration."""
+def proxy(
+    folder: pathlib.Path, backend: int, **upstream: int
+) -> collections.abc.Iterator[tuple[int, int]]:
+    """Envoy in front of a port, with these options of HTTP/2; gives its own port and that of its administration."""
     try:
         program = envoy.find()
     except (OSError, subprocess.CalledProcessError) as error:
         pytest.skip(f"Envoy is not here and cannot be downloaded ({error})")
     ports = Ports.free()
     config = folder / "envoy.json"
-    config.write_text(json.dumps(_config(port=ports.grpc, admin=ports.http, backend=backend)))
+    config.write_text(
+        json.dumps(_config(port=ports.grpc, admin=ports.http, backend=backend, upstream=upstream))
+    )
     command = [str(program), "--config-path", str(config), "--use-dynamic-base-id", "--concurrency", "1", "--log-level", "error"]  # fmt: skip
     with (folder / "envoy.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
@@ -89,11 +95,13 @@ async def _is_there(port: int) -> None:
 
 
 @pytest.mark.timeout(600)
-async def test_every_case_passes(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("upstream", [{}, {"hpack_table_size": 0}])
+async def test_every_case_passes(tmp_path: pathlib.Path, upstream: dict[str, int]) -> None:
+    """With no dynamic table, Envoy ends a connection over a header block that does not acknowledge that."""
     backend = server()
     await backend.start()
     try:
-        with proxy(tmp_path, backend.address[1]) as (port, admin):
+        with proxy(tmp_path, backend.address[1], **upstream) as (port, admin):
             await _is_there(port)
             errors = {case: await errors_of(case, port) for case in CASES}
             counters = await asyncio.to_thread(_counters, admin)
