@@ -23,7 +23,7 @@ from naiad_operator.api.types.structs import Part
 
 
 class StoreDefaults(Part, frozen=True):
-    """How object stores are reached, for repositories without storage of their own.
+    """How object stores are reached, for repositories, and files of components, without storage of their own.
 
     Attributes:
         s3: repositories with s3://.

@@ -75,6 +75,18 @@ BAD: dict[str, tuple[Manifest, str]] = {
         spec(explainer={"image": "a", "replicas": 1, "autoscaling": {}}),
         "spec.explainer.replicas",
     ),
+    "an account of a store that the transformer does not name": (
+        spec(transformer={"image": "a", "storage": {"secretName": "keys"}}),
+        "spec.transformer.storage",
+    ),
+    "files of a transformer that no server fetches": (
+        spec(transformer={"image": "a", "storageUri": "ftp://host/files"}),
+        "spec.transformer.storageUri",
+    ),
+    "an account for a claim of an explainer": (
+        spec(explainer={"image": "a", "storageUri": "pvc://claim", "storage": {"secretName": "keys"}}),
+        "spec.explainer.storage",
+    ),
     "a transformer whose least pods are more than its most": (
         spec(transformer={"image": "a", "autoscaling": {"minReplicas": 3, "maxReplicas": 2}}),
         "spec.transformer.autoscaling.maxReplicas",
@@ -103,6 +115,9 @@ BAD: dict[str, tuple[Manifest, str]] = {
 }  # fmt: skip
 
 GOOD: dict[str, Manifest] = {
+    "one file of a transformer": spec(
+        transformer={"image": "a", "storageUri": "hf://owner/name@main/vocab.txt"}
+    ),
     "a transformer beside a canary": {**_BOTH, "metadata": {"name": "d" * 44}},
     "another vendor's and a network card": manifests.resource(
         accelerator={"resourceName": "amd.com/gpu"}, resources={"limits": {"rdma/hca": 1}}
