@@ -2,7 +2,7 @@
 
 The model is in a worker process, the default; with `--thread` in a thread of the server, where a request costs the least, and so what is added the most. One server for each
 variant and one that has none of it, loaded in turn, in reversed order after every other start. Two servers of the same options differ by up to a tenth for as long as they run, so all are
-started several times, and another one without anything says what is left of that. The aims: tracing each request to a file costs at most 10 % of the requests per
+started several times, and another one without anything says what is left of that. A first slice of each does not count: the process that writes traces starts in it. The aims: tracing each request to a file costs at most 10 % of the requests per
 second, histograms of latencies at most 2 %. `python -m benchmarks.server.instruments [STARTS] [ROUNDS] [SECONDS]`; `--metrics` or `--traces` for one of the two.
 """
 
@@ -62,6 +62,8 @@ def measure(
             for number, (what, options) in enumerate(variants.items(), 1)
         }
         request = {each: small(model).json(each.http) for each in (plain, *others.values())}
+        for each, its in request.items():  # the process that writes traces starts
+            loaded_by_wrk(each, its, _CONNECTIONS, 1.0)
         # All rest equally long between two slices: a server that rests less than the others answers more, by a twentieth.
         order = list(request) if start % 2 else list(reversed(request))
         for turn in range(rounds):
