@@ -113,11 +113,12 @@ BROKEN = {
 
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
-    """One server and two checks for all models."""
+    """One server and two checks for all models, in threads, so that torch is imported once and not for each model."""
     root = tmp_path_factory.mktemp("models")
     for name, broken in BROKEN.items():
         broken.write(root / name)
-    return compare(root, BROKEN, log=tmp_path_factory.mktemp("log") / "server.log")
+    options = ["--backend-config=pytorch,host=thread"]
+    return compare(root, BROKEN, log=tmp_path_factory.mktemp("log") / "server.log", options=options)
 
 
 @pytest.mark.slow

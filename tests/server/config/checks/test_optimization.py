@@ -144,3 +144,14 @@ def test_a_plan_without_a_gpu_is_refused_for_that_alone(tmp_path: pathlib.Path) 
     text = f'backend: "tensorrt" {TENSORS} optimization {{ {TENSORRT} }}'
     folder = make_model(tmp_path, text, files={"1/model.plan": b""})
     assert resolve(folder, gpus=(), auto_complete=False).notes == ()
+
+
+def test_an_accelerator_of_the_cpu_depends_on_the_machine_where_the_kind_is_left_open(
+    tmp_path: pathlib.Path,
+) -> None:
+    asked = 'execution_accelerators { cpu_execution_accelerator { name: "openvino" } }'
+    open_kind = notes(tmp_path / "a", "onnxruntime", asked, "")[ACCELERATORS[1]]
+    assert open_kind.startswith("on a machine with a GPU every instance of the model is of KIND_GPU: write kind: KIND_CPU")  # fmt: skip
+    chosen = notes(tmp_path / "b", "onnxruntime", asked, GPU)[ACCELERATORS[1]]
+    assert chosen == "every instance of the model is of KIND_GPU"
+    assert ACCELERATORS[1] not in notes(tmp_path / "c", "onnxruntime", asked, CPU)
