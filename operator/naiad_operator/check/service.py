@@ -2,13 +2,12 @@
 
 import argparse
 import collections.abc
-import copy
 import dataclasses
 import types
 import typing
 
 from naiad_operator.api import names
-from naiad_operator.api.manifests.unvalidated import part
+from naiad_operator.api.manifests.unvalidated import own_copy, part
 from naiad_operator.api.parsing import binding, merging, profiles, service, validation
 from naiad_operator.api.schema import resources
 from naiad_operator.builders import build, canary, components, kinds
@@ -287,7 +286,7 @@ def _version(predictor: dict[str, typing.Any], options: argparse.Namespace) -> V
 
 def _without(manifest: Manifest, problems: collections.abc.Iterable[Problem]) -> Manifest:
     """A manifest without its wrong fields; a list with a wrong entry is left out as a whole. What every service needs gets a valid value."""
-    made = copy.deepcopy(dict(manifest))
+    made = own_copy(manifest)
     for problem in problems:
         _remove(made, problem.path)
         if problem.path == "metadata.name":

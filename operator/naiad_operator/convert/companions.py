@@ -1,10 +1,9 @@
 """What the objects beside a Triton Deployment say of its service: Services, autoscalers, Ingresses, monitors and claims. Pure."""
 
 import collections.abc
-import copy
 import typing
 
-from naiad_operator.api.manifests.unvalidated import Fields, entries, part, texts
+from naiad_operator.api.manifests.unvalidated import Fields, entries, own_copy, part, texts
 from naiad_operator.convert import exposure, scaling
 from naiad_operator.convert.draft import Draft, left
 from naiad_operator.convert.references import Manifest, Notes, Workload
@@ -54,7 +53,7 @@ def _selects(selector: typing.Any, labels: Fields) -> bool:
 
 def convert(manifest: Manifest, of: Workload, draft: Draft) -> list[Problem]:
     """Moves an object that belongs to a workload into its service; returns what did not fit, by its path in the object."""
-    rest = copy.deepcopy(dict(manifest))
+    rest = own_copy(manifest)
     notes = list(_CONVERTERS[manifest["kind"]](rest, of, draft))
     for field in _METADATA:
         rest.pop(field, None)

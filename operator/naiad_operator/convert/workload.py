@@ -1,11 +1,10 @@
 """Turns a plain Triton Deployment, StatefulSet or Pod into an InferenceService, and lists what does not fit. Pure."""
 
 import collections.abc
-import copy
 import typing
 
 from naiad_operator.api import names
-from naiad_operator.api.manifests.unvalidated import Fields, entries, part, texts
+from naiad_operator.api.manifests.unvalidated import Fields, entries, own_copy, part, texts
 from naiad_operator.api.rules.spec import OWN_LABELS
 from naiad_operator.builders import names as own_names
 from naiad_operator.convert.draft import Draft, left, outside
@@ -134,7 +133,7 @@ def convert(manifest: collections.abc.Mapping[str, typing.Any], pod_template: st
         manifest: the object, which is not changed; `server_container` finds a container in it.
         pod_template: what the platform allows a podTemplate; "" when it is not known.
     """
-    rest = copy.deepcopy(dict(manifest))
+    rest = own_copy(manifest)
     index = server_container(rest)
     assert index is not None
     is_pod = rest["kind"] == "Pod"

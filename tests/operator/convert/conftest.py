@@ -13,9 +13,9 @@ from tests.operator.convert.triton import RUN, Converted, Object
 def convert(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> RUN:
     """Converts objects, and holds `check` against every result that convert calls valid."""
 
-    def run(*objects: Object) -> Converted:
+    def run(*objects: Object, text: str = "") -> Converted:
         path, made = tmp_path / "triton.yaml", tmp_path / "naiad.yaml"
-        path.write_text(yaml_text.write(objects))
+        path.write_text(text or yaml_text.write(objects))
         status = cli.main(["convert", "-f", str(path)])
         out, err = capsys.readouterr()
         made.write_text(out)

@@ -1,6 +1,7 @@
 """KServe's transformers and explainers, of v1beta1 and of v1alpha2, as those of a service."""
 
 import pytest
+import yaml
 
 from tests.operator.convert.triton import RUN, Object, listed
 
@@ -156,6 +157,20 @@ def test_files_are_read_with_the_secrets_of_the_components_account(convert: RUN)
     made = converted.services[0]["spec"]["transformer"]
     assert made["storage"] == {"secretName": "keys", "endpoint": "http://minio:9000"}
     assert converted.status == 0
+
+
+def test_what_an_anchor_shares_is_there_in_both_places(convert: RUN) -> None:
+    """The manifest is written with an alias, as people write them: what is taken out of the one stays in the other."""
+    resources = {"requests": {"cpu": "100m", "memory": "256Mi"}}
+    env = [{"name": "A", "value": "b"}]
+    source = kserve(transformer={"containers": [{**CONTAINER, "resources": resources, "env": env}]})
+    source["spec"]["predictor"] = {"model": {**PREDICTOR["model"], "resources": resources, "env": env}}  # fmt: skip
+    text = yaml.safe_dump(source)
+    assert "*id001" in text
+    spec = convert(text=text).services[0]["spec"]
+    for part in (spec["predictor"], spec["transformer"]):
+        assert part["resources"] == resources
+        assert part["env"] == env
 
 
 TRITON: Object = {

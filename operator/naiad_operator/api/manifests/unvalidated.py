@@ -1,5 +1,6 @@
 """Reads manifests whose shape is not known to be right: what has another type counts as absent."""
 
+import collections.abc
 import typing
 
 Fields = dict[str, typing.Any]
@@ -22,3 +23,18 @@ def texts(fields: typing.Any, name: str) -> list[str]:
     """The entries of a list in another mapping as texts; empty when there is none."""
     values = fields.get(name) if isinstance(fields, dict) else None
     return [str(one) for one in values] if isinstance(values, list) else []
+
+
+def own_copy(value: collections.abc.Mapping[str, typing.Any]) -> Fields:
+    """A copy of a manifest that may be changed. What an alias of YAML shares is in it as often as it stands in the text: `copy.deepcopy` keeps it shared.
+
+    Args:
+        value: from a document whose aliases are bounded (`yaml_text`).
+    """
+    return {name: _own(one) for name, one in value.items()}
+
+
+def _own(value: typing.Any) -> typing.Any:
+    if isinstance(value, dict):
+        return {name: _own(one) for name, one in value.items()}
+    return [_own(one) for one in value] if isinstance(value, list) else value

@@ -1,9 +1,8 @@
 """The ServingRuntime that a predictor of KServe names: its container and its pod, which the predictor's own fields complete. Pure."""
 
-import copy
 import typing
 
-from naiad_operator.api.manifests.unvalidated import Fields, entries, part, texts
+from naiad_operator.api.manifests.unvalidated import Fields, entries, own_copy, part, texts
 from naiad_operator.convert import workload
 from naiad_operator.convert.kserve import secrets
 from naiad_operator.convert.kserve.secrets import Manifests
@@ -32,7 +31,7 @@ def merge(predictor: Fields, container: Fields, namespace: str, others: Manifest
     name = str(container.get("runtime"))
     candidates = [secrets.named(kind, name, namespace, others) for kind in _KINDS]
     runtime = next(filter(None, candidates), {})
-    spec = copy.deepcopy(part(runtime, "spec"))
+    spec = own_copy(part(runtime, "spec"))
     base = next(filter(workload.runs_triton, entries(spec, "containers")), None)
     if base is None:
         return ""

@@ -4,11 +4,10 @@ KServe's predictor is a pod's spec with further fields, and its triton or model 
 """
 
 import collections.abc
-import copy
 import typing
 
 from naiad_operator.api import names
-from naiad_operator.api.manifests.unvalidated import Fields, entries, part, texts
+from naiad_operator.api.manifests.unvalidated import Fields, entries, own_copy, part, texts
 from naiad_operator.api.rules.spec import OWN_LABELS
 from naiad_operator.convert import workload
 from naiad_operator.convert.draft import Draft, left, outside
@@ -73,7 +72,7 @@ def convert(
     if v1alpha2.is_old(dict(manifest)):
         result, notes = _converted(v1alpha2.lifted(manifest), others, pod_template)
         return result, [v1alpha2.original(note) for note in notes]
-    return _converted(copy.deepcopy(dict(manifest)), others, pod_template)
+    return _converted(own_copy(manifest), others, pod_template)
 
 
 def _converted(rest: Fields, others: Manifests, pod_template: str) -> tuple[Fields, list[Problem]]:

@@ -1,11 +1,10 @@
 """InferenceServices of KFServing v1alpha2, the API before v1beta1, as those of v1beta1. Pure."""
 
 import collections.abc
-import copy
 import dataclasses
 import typing
 
-from naiad_operator.api.manifests.unvalidated import Fields, part
+from naiad_operator.api.manifests.unvalidated import Fields, own_copy, part
 from naiad_operator.errors import Problem
 
 _COMPONENTS = ("predictor", "transformer", "explainer")
@@ -20,7 +19,7 @@ def is_old(manifest: Fields) -> bool:
 
 def lifted(manifest: collections.abc.Mapping[str, typing.Any]) -> Fields:
     """The same in v1beta1: what is in spec.default stands in spec."""
-    made = copy.deepcopy(dict(manifest))
+    made = own_copy(manifest)
     spec = part(made, "spec")
     default = spec.pop("default")
     predictor = part(default, "predictor")
