@@ -248,6 +248,7 @@ _REGIONS = [
     shared("an object that is not there", "5.10", _posted(f"{_BASE}/region/s/register", {"key": "naiad_no_object", "byte_size": 8}), status=500, says="Unable to open shared memory region: 'naiad_no_object'"),
     shared("more than the object", "5.10", _posted(f"{_BASE}/region/s/register", {"key": "KEY", "byte_size": 65}), status=400, says="failed to register shared memory region"),
     shared("an offset beyond the object", "5.10", _posted(f"{_BASE}/region/s/register", {"key": "KEY", "byte_size": 8, "offset": 4096}), status=400, says="failed to register shared memory region"),
+    shared("an offset of 64 bits", "5.10", _posted(f"{_BASE}/region/s/register", {"key": "KEY", "byte_size": 8, "offset": 2**63}), status=400, says="failed to register shared memory region"),
     shared("a reserved key", "5.10", _posted(f"{_BASE}/region/s/register", {"key": "/triton_python_backend_shm_region_1", "byte_size": 8}), status=400, says="as the key contains the reserved prefix 'triton_python_backend_shm_region_'"),
     shared("status of all", "5.13", _status(f"{_BASE}/status"), status=200, json__0__byte_size=64, json__0__name="r"),
     shared("status of one", "5.13", _status(f"{_BASE}/region/r/status"), status=200, json__0__offset=0),

@@ -13,6 +13,8 @@ from naiad.protocol.http.codec.json_document import parse
 Json = dict[str, typing.Any]
 
 _SYSTEM = '{"key": …, "offset": …, "byte_size": …}'
+_MOST = 2**64 - 1
+"""An unsigned number of Triton's: a region that large is refused by the size of its object (row 5.10)."""
 _CUDA = '{"raw_handle": {"b64": …}, "device_id": …, "byte_size": …}'
 
 
@@ -48,8 +50,8 @@ def registration(body: bytes) -> Registration:
         )
     return Registration(
         key,
-        _bytes(root.get("offset", 0), "offset"),
-        _bytes(_member(root, "byte_size"), "byte_size"),
+        _bytes(root.get("offset", 0), "offset", most=_MOST),
+        _bytes(_member(root, "byte_size"), "byte_size", most=_MOST),
     )
 
 
@@ -83,9 +85,9 @@ def _member(root: Json, name: str, wanted: str = _SYSTEM) -> typing.Any:
     return root[name]
 
 
-def _bytes(value: typing.Any, name: str) -> int:
+def _bytes(value: typing.Any, name: str, *, most: int = MOST_BYTES) -> int:
     what = "the number of a GPU" if name == "device_id" else "a number of bytes"
-    if type(value) is not int or not 0 <= value <= MOST_BYTES:
+    if type(value) is not int or not 0 <= value <= most:
         raise internal(
             f"attempt to access JSON non-unsigned-integer as unsigned-integer: send '{name}' as {what}"
         )
