@@ -361,7 +361,7 @@ class Regions:
         )
         if not 0 <= offset < region.size:
             raise invalid(f"Invalid offset for shared memory region: '{name}': {within}")
-        if size <= 0 or offset + size > region.size:  # as Triton: also an empty tensor has no place
+        if size < 0 or offset + size > region.size:
             raise invalid(
                 f"Invalid offset + byte size for shared memory region: '{name}': {within}"
             )

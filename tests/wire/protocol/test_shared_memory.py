@@ -274,8 +274,6 @@ def _register(key: str, size: int = 16, *, name: str = "other", offset: int = 0)
         (_infer(32, region_of="nowhere"), ("404", "NOT_FOUND"), "Unable to find shared memory region: 'nowhere'"),
         (_infer(32, 128), ("400", "INVALID_ARGUMENT"), "Invalid offset for shared memory region: '"),
         (_infer(32, 100), ("400", "INVALID_ARGUMENT"), "Invalid offset + byte size for shared memory region: '"),
-        (_infer(0), ("400", "INVALID_ARGUMENT"), "Invalid offset + byte size for shared memory region: '"),
-        (_infer(32, out=0), ("400", "INVALID_ARGUMENT"), "Invalid offset + byte size for shared memory region: '"),
         (_infer(16), ("400", "INVALID_ARGUMENT"), "input byte size mismatch for input 'x' for model 'add'. Expected 32, got 16"),
         (_infer(32, out=16), ("500", "INTERNAL"),
          "shared memory size specified with the request for output 'y' (16 bytes) should be at least 32 bytes to hold the results"),
