@@ -124,7 +124,7 @@ class UsualQueue:
                 self._filled(block)
 
     def _drop(self, traces: collections.abc.Sequence[SentTrace]) -> None:
-        """There is no memory left for those that are usual."""
+        """Those that are usual have no memory left and are lost."""
         block = _Block(bytearray(len(traces) * SIZE), 0, len(traces))
         _fill(block, traces, self._next_id)
         if block.count:

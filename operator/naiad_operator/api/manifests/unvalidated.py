@@ -26,7 +26,7 @@ def texts(fields: typing.Any, name: str) -> list[str]:
 
 
 def own_copy(value: collections.abc.Mapping[str, typing.Any]) -> Fields:
-    """A copy of a manifest that may be changed. What an alias of YAML shares is in it as often as it stands in the text: `copy.deepcopy` keeps it shared.
+    """A copy of a manifest that may be changed. What an alias of YAML shares is in it once for each alias: `copy.deepcopy` keeps it shared.
 
     Args:
         value: from a document whose aliases are bounded (`yaml_text`).

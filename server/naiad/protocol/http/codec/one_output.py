@@ -18,7 +18,7 @@ from naiad.protocol.http.message import HttpReply
 from naiad.protocol.http.replies import JSON_HEADERS
 
 LONGEST = 4_096
-"""Bytes of the longest array that is copied to the text before it."""
+"""Bytes of the longest array that is copied behind its JSON."""
 
 _MOST_VALUES = 48
 """Values that are written as JSON from a list; more are written faster from the array."""
