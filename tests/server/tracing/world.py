@@ -36,7 +36,8 @@ class World:
 
     def written(self, number: int | None = None) -> Records:
         path = self.file if number is None else self.file.with_name(f"t.json.{number}")
-        records: Records = json.loads(path.read_text())
+        # It is there before its first records.
+        records: Records = json.loads(path.read_text() or "[]")
         return records
 
     def files(self) -> list[str]:
