@@ -164,9 +164,9 @@ def region_tensor(
     return RegionTensor(name, datatype, shape, NO_VALUES, None, place)
 
 
-def unread_tensor(tensor: RegionTensor) -> UnreadTensor:
-    """An input that its model's worker process reads."""
-    return UnreadTensor(tensor.name, tensor.datatype, tensor.shape, NO_VALUES, None, tensor.place)
+def unread_tensor(tensor: RegionTensor, place: Place) -> UnreadTensor:
+    """An input that its model's worker process reads; `place`: its own, with the region."""
+    return UnreadTensor(tensor.name, tensor.datatype, tensor.shape, NO_VALUES, None, place)
 
 
 def placed_tensor(tensor: Tensor) -> PlacedTensor:

@@ -67,14 +67,25 @@ def bring(
             the errors of `Engine.look_up`.
     """
     traits = engine.look_up(request.model_name, request.model_version).traits
-    if traits.reads_regions:
-        found = left_there(engine.regions, request)
-        if found is not None:
-            return proceed(found)
+    found = left_there(engine.regions, request, traits)
+    if found is not None:
+        return proceed(found)
+    return bring_some(engine, codec, request, traits, proceed, offload)
+
+
+def bring_some(  # noqa: PLR0917 - as of `bring`
+    engine: Engine,
+    codec: Codec | None,
+    request: InferRequest,
+    traits: ModelTraits,
+    proceed: Proceed,
+    offload: Offload,
+) -> Cancellable | None:
+    """As `bring`, of a request for a model with these traits that is not left where it is as a whole: `left_there` gave None."""
     bound = bind(engine.regions, request)
     if any(place.region is not None and place.region.on_gpu for place in _places(bound)):
         bound = on_gpu(bound, traits)
-    elif traits.reads_regions and any(map(_may_stay, bound.inputs)):
+    elif traits.reads_regions:
         bound = unread(bound)
     memory = _memory(engine.regions, bound)
     if takes_long(bound):
@@ -91,33 +102,28 @@ def offloaded(codec: Codec | None, fail: Fail) -> Offload:
     return offload
 
 
-def left_there(regions: Regions, request: InferRequest) -> InferRequest | None:
-    """What `bind`, `unread` and `read` make of a request all of whose tensors in regions are numbers in the host's memory, and not small, in one go; None for another one.
+def left_there(regions: Regions, request: InferRequest, traits: ModelTraits) -> InferRequest | None:
+    """What `bind`, `unread` and `read` make of a request whose tensors in regions all stay there, in one go; None for another one.
 
     Args:
         regions: those of the server.
-        request: one with `in_regions`, for a model whose worker process reads inputs there itself.
+        request: one with `in_regions`.
+        traits: of its model.
 
     Raises:
         InferenceError: as `bring`.
     """
+    if not traits.reads_regions:
+        return None
     inputs: list[Tensor] = []
-    for each in request.inputs:
-        tensor = each
-        if type(tensor) is RegionTensor:
-            place, datatype, shape = regions.bound(tensor.place), tensor.datatype, tensor.shape
-            region, size = place.region, place.size
-            if (
-                type(region) is not Region
-                or datatype is BYTES
-                or size < _LARGE
-                or size != math.prod(shape) * datatype.size
-                or min(shape, default=0) < 0
-            ):
-                return None
-            region.require(place.offset, size)
-            tensor = UnreadTensor(tensor.name, datatype, shape, NO_VALUES, None, place)
-        inputs.append(tensor)
+    for tensor in request.inputs:
+        if type(tensor) is not RegionTensor:
+            inputs.append(tensor)
+            continue
+        left = _left_there(tensor, regions.bound(tensor.place))
+        if left is None:
+            return None
+        inputs.append(left)
     outputs: list[RequestedOutput] = []
     for wanted in request.requested_outputs:
         output = wanted
@@ -177,15 +183,6 @@ def on_gpu(request: InferRequest, traits: ModelTraits) -> InferRequest:
     return msgspec.structs.replace(request, inputs=inputs, on_device=stays)
 
 
-def _may_stay(tensor: Tensor) -> bool:
-    """Whether an input is one of numbers in a region in the host's memory, and not a small one."""
-    return (
-        isinstance(tensor, RegionTensor)
-        and tensor.place.size >= _LARGE
-        and tensor.datatype is not BYTES
-    )
-
-
 def unread(request: InferRequest) -> InferRequest:
     """The request with its large inputs in regions in the host's memory left there: its worker process reads them.
 
@@ -195,18 +192,26 @@ def unread(request: InferRequest) -> InferRequest:
     Raises:
         InferenceError: INVALID_ARG for an object that has become too small.
     """
-    return msgspec.structs.replace(request, inputs=[_left_there(each) for each in request.inputs])
+    inputs = [
+        (_left_there(each, each.place) or each) if isinstance(each, RegionTensor) else each
+        for each in request.inputs
+    ]
+    return msgspec.structs.replace(request, inputs=inputs)
 
 
-def _left_there(tensor: Tensor) -> Tensor:
-    if not (isinstance(tensor, RegionTensor) and _may_stay(tensor)):
-        return tensor
-    place = tensor.place
-    if place.size != math.prod(tensor.shape) * tensor.datatype.size or min(tensor.shape, default=0) < 0:  # fmt: skip
-        return tensor  # `read` says what is wrong
-    assert isinstance(place.region, Region), "bound, and in the host's memory"
-    place.region.require(place.offset, place.size)
-    return unread_tensor(tensor)
+def _left_there(tensor: RegionTensor, place: Place) -> UnreadTensor | None:
+    """An input of numbers in a region in the host's memory, whole and not a small one, for its worker process to read; None of any other, of which `read` says what is wrong."""
+    region, size, shape = place.region, place.size, tensor.shape
+    if (
+        type(region) is not Region
+        or tensor.datatype is BYTES
+        or size < _LARGE
+        or size != math.prod(shape) * tensor.datatype.size
+        or min(shape, default=0) < 0
+    ):
+        return None
+    region.require(place.offset, size)
+    return unread_tensor(tensor, place)
 
 
 def _opened_there(tensor: Tensor, device: int | None) -> DeviceTensor | None:

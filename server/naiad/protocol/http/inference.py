@@ -242,9 +242,7 @@ class InferRoute:
             # The bytes of such a request do not say what it asks: its reply is not kept for them.
             if type(on_reply) is Keeping:
                 on_reply = on_reply.on_reply
-            left = None
-            if traits.reads_regions:
-                left = regions.left_there(self._engine.regions, decoded.request)
+            left = regions.left_there(self._engine.regions, decoded.request, traits)
             if left is None:
                 return self._bring(request, traits, on_reply, decoded)
             decoded = Decoded(left, decoded.form)
@@ -270,7 +268,7 @@ class InferRoute:
 
         codec = self._limits.codec
         offload = regions.offloaded(codec, error_callback(on_reply))
-        return regions.bring(self._engine, codec, decoded.request, proceed, offload)
+        return regions.bring_some(self._engine, codec, decoded.request, traits, proceed, offload)
 
     def _stream(
         self, decoded: Decoded, on_reply: OnReply, context: RequestContext | None

@@ -53,7 +53,7 @@ def unread(regions: Regions, index: int) -> Inference:
     """A request whose input is the tensor of this number in the region."""
     made = inference(tensor("IN", np.zeros((1, 1), np.float32)))
     place = regions.bound(Place("a", index * BYTES, BYTES))
-    there = unread_tensor(region_tensor("IN", datatypes.FP32, (1, WIDTH), place))
+    there = unread_tensor(region_tensor("IN", datatypes.FP32, (1, WIDTH), place), place)
     made.request = msgspec.structs.replace(made.request, inputs=[there])
     return made
 
