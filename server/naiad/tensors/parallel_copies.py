@@ -55,9 +55,11 @@ class _Work:
 class _Helpers:
     """The threads beside the one that asks. They are started when they are needed first, and end with the process."""
 
+    _threads: "list[threading.Thread]"
+    _works: "queue.SimpleQueue[_Work]"
+
     def __init__(self) -> None:
-        self._threads: list[threading.Thread] = []
-        self._works: queue.SimpleQueue[_Work] = queue.SimpleQueue()
+        self.forget()
 
     def ask(self, work: _Work, count: int) -> None:
         """Have so many help, or fewer if the system has no more threads."""
@@ -72,8 +74,9 @@ class _Helpers:
             self._works.put(work)
 
     def forget(self) -> None:
-        """This is a child that was forked: it has no thread but one."""
-        self.__init__()  # type: ignore[misc]
+        """There are none: also not in a child that was forked, which has no thread but one."""
+        self._threads = []
+        self._works = queue.SimpleQueue()
 
     def _run(self) -> None:
         while True:

@@ -156,14 +156,13 @@ class ReceivedSlots:
         arrays: the server's files, as uint8, by slot; None for one that is not here.
     """
 
-    __slots__ = ("_arrays_unread", "_lost", "_once", "_unread", "arrays", "files", "lost", "memory")
+    __slots__ = ("_lost", "_once", "_unread", "arrays", "files", "lost", "memory")
 
     def __init__(self) -> None:
         self.files = ReceivedFiles()
         self.memory = InputMemory()
         self.lost: list[tuple[Any, tuple[str, str]]] = []
-        self._unread: list[tuple[int, Any, int]] = []
-        self._arrays_unread: list[Any] = []
+        self._unread: list[tuple[Any, tuple[int, Any, int]]] = []
         self.arrays: list[Any] = []
         self._lost = 0
         self._once = 0
@@ -199,24 +198,21 @@ class ReceivedSlots:
     def _read(self, number: int, at: int, shape: "tuple[int, ...]", dtype: Any) -> Any:
         size = math.prod(shape) * dtype.itemsize
         memory = self.memory.take(size)
-        self._unread.append((number, memory[:size], at))
         array = np.ndarray(shape, dtype, memory)
-        self._arrays_unread.append(array)
+        self._unread.append((array, (number, memory[:size], at)))
         return array
 
     def read(self) -> None:
         """Read what the arrays of this batch are to have from clients' objects, all of it together."""
         if not self._unread:
             return
-        arrays, self._arrays_unread = self._arrays_unread, []
-        found = self.files.read(self._unread)
-        self._unread = []
-        self.lost += [(array, wrong) for array, wrong in zip(arrays, found) if wrong[0]]  # noqa: B905 - 3.8 knows no strict
+        unread, self._unread = self._unread, []
+        found = self.files.read([read for _, read in unread])
+        self.lost += [(array, wrong) for (array, _), wrong in zip(unread, found) if wrong[0]]  # noqa: B905 - 3.8 knows no strict
 
     def drop_once(self) -> None:
         """The batch has ended: forget the files that are not used again, and what was to be read for one that was refused."""
-        if self._unread:
-            self._unread, self._arrays_unread = [], []
+        self._unread.clear()
         if self._once:
             for slot in range(len(self.arrays)):
                 if self._once >> slot & 1:

@@ -43,9 +43,9 @@ COPIED_ASIDE_AGAIN = 1 << 23
 """The same where the segment was used before. A thread copies as much without giving up the interpreter lock, so that the loop would wait
 all the same, and the batch for the thread: 150 µs, under load up to 10 ms."""
 
-_COPIED_PER_NS = 3
-"""A worker copies two to the power of this many bytes from and to clients' shared memory in a nanosecond: half as many as it does, because they also drive what the event loop uses from the cache
-of a processor that both use."""
+_COPIED_PER_NS = 8
+"""Bytes that count as a nanosecond of a worker's work when it copies them from or to clients' shared memory: half as many as it copies, because they also drive what the event loop uses from the
+cache of a processor that both use."""
 
 _REQUESTS = frozenset((kinds.REQUEST, kinds.CALL))
 
@@ -312,7 +312,7 @@ class ProcessHost:
         if execution is not None:
             busy_ns = execution.output_start_ns - execution.input_end_ns
             if data.lent.copied:
-                busy_ns += data.lent.copied >> _COPIED_PER_NS
+                busy_ns += data.lent.copied // _COPIED_PER_NS
                 data.lent.copied = 0
             worker.place.ran(busy_ns)
 
