@@ -9,7 +9,10 @@ import typing
 from typing_extensions import override
 
 from naiad.protocol.http.transport.body import DirectBody
+from naiad.protocol.http.transport.request_receiver import RequestReceiver
 from naiad.protocol.transport.buffer_reader import BufferReader, SocketEvents
+from naiad.protocol.transport.connection_registry import ConnectionRegistry
+from naiad.protocol.transport.peer import Peer
 
 _BETWEEN = 1 << 12
 """Bytes that are read at once between large bodies: a head, the JSON, and little more."""
@@ -34,24 +37,6 @@ class Reads(SocketEvents, typing.Protocol):
         """Have the connection itself be the protocol again, unless a large body comes."""
 
 
-class Receives(typing.Protocol):
-    """What has the body that is being received."""
-
-    sink: typing.Any
-
-
-class Since(typing.Protocol):
-    """Since when nothing has come."""
-
-    since: float
-
-
-class Clock(typing.Protocol):
-    """The time, as connections are checked by it."""
-
-    now: float
-
-
 class DirectReader(BufferReader[Reads]):
     """The protocol while a body is received directly.
 
@@ -59,18 +44,24 @@ class DirectReader(BufferReader[Reads]):
         connection: its connection.
         receiver: that of the connection: whatever ends a body early takes it away there.
         peer: gets the time of each read.
-        clock: has it.
+        registry: has it.
     """
 
-    __slots__ = ("_between", "_body", "_clock", "_peer", "_receiver")
+    __slots__ = ("_between", "_body", "_peer", "_receiver", "_registry")
 
-    def __init__(self, connection: Reads, receiver: Receives, peer: Since, clock: Clock) -> None:
+    def __init__(
+        self,
+        connection: Reads,
+        receiver: RequestReceiver,
+        peer: Peer,
+        registry: ConnectionRegistry,
+    ) -> None:
         super().__init__(connection)
         self._between: bytearray | None = None
         self._body: DirectBody | None = None
         self._receiver = receiver
         self._peer = peer
-        self._clock = clock
+        self._registry = registry
 
     @override
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -91,7 +82,7 @@ class DirectReader(BufferReader[Reads]):
         body = self._body
         if body is not None:
             rest = body.rest = body.rest - nbytes
-            self._peer.since = self._clock.now
+            self._peer.since = self._registry.now
             if rest:
                 return
         connection = self._connection

@@ -101,11 +101,8 @@ class RequestDispatcher:
                     context.request_bytes = len(request.body) if shared is None else len(shared)
                 # It was made just now, for this call: a copy would cost as much as the context.
                 _set(request, "context", context)
-        exchange = (
-            Exchange(self._sender, head, None)
-            if context is None
-            else FollowedExchange(self._sender, head, context)
-        )
+        kind = Exchange if context is None else FollowedExchange
+        exchange = kind(self._sender, head, context)
         self._pipeline.append(exchange)
         if self._life.state is _DRAINING:
             self._life.on(Event.LAST_REQUEST)
@@ -123,11 +120,8 @@ class RequestDispatcher:
             if observer is None or not observer.follows(head.headers.get)
             else observer.begin(head.headers.get, now_ns, max(head.length, 0))
         )
-        exchange = (
-            Exchange(self._sender, head, None)
-            if context is None
-            else FollowedExchange(self._sender, head, context)
-        )
+        kind = Exchange if context is None else FollowedExchange
+        exchange = kind(self._sender, head, context)
         self._pipeline.append(exchange)
         exchange.reply(reply)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import collections.abc
+import typing
 import unittest.mock
 
 import numpy as np
@@ -281,7 +282,7 @@ def body_of(size: int) -> DirectBody:
     return DirectBody(NO_HEAD, unittest.mock.Mock(), 0, unittest.mock.Mock(), memory=memory, at=0)
 
 
-def reader_of(connection: Reads, receiving: "Receiving") -> DirectReader:
+def reader_of(connection: Reads, receiving: typing.Any) -> DirectReader:
     """A reader of this connection."""
     return DirectReader(connection, receiving, unittest.mock.Mock(), unittest.mock.Mock())
 
