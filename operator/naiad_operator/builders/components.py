@@ -11,6 +11,7 @@ import typing
 import msgspec
 
 from naiad_operator import versions
+from naiad_operator.api.parsing.merging import STORES
 from naiad_operator.api.parsing.service import InferenceService
 from naiad_operator.api.types.accelerator import Accelerator
 from naiad_operator.api.types.component import DEFAULT_REPLICAS, Component
@@ -179,14 +180,11 @@ def _with_profile(predictor: Predictor, held: ProfileSpec | None) -> Predictor:
     return msgspec.structs.replace(predictor, **fields)
 
 
-_STORES = {"s3": "s3", "gs": "gs", "as": "azure", "hf": "hf", "oci": "oci"}
-
-
 def _with_storage(model: Model, stores: StoreDefaults | None) -> Model:
     """With the profile's storage for the kind of store, as `api.parsing.merging` gives it to the servers' repositories."""
     if model.storage_uri is None or model.storage is not None or stores is None:
         return model
-    field = _STORES.get(model.storage_uri.partition("://")[0], "")
+    field = STORES.get(model.storage_uri.partition("://")[0], "")
     storage: Storage | None = getattr(stores, field, None)
     return msgspec.structs.replace(model, storage=storage)
 

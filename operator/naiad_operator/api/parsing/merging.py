@@ -6,7 +6,9 @@ import typing
 Object = dict[str, typing.Any]
 Value = collections.abc.Mapping[str, typing.Any]
 
-_STORES = {"s3": "s3", "gs": "gs", "as": "azure", "hf": "hf", "oci": "oci"}
+STORES = {"s3": "s3", "gs": "gs", "as": "azure", "hf": "hf", "oci": "oci"}
+"""By the scheme of an address: the field of a profile's storage for its store."""
+
 _REPLACED = (
     "serverVersion", "image", "affinity", "serviceAccountName", "automountServiceAccountToken", "priorityClassName", "runtimeClassName",
 )  # fmt: skip
@@ -102,5 +104,5 @@ def _model(profile: Value, model: Value) -> Object:
 
 def _with_storage(stores: Value, repository: Value) -> Object:
     scheme = repository.get("storageUri", "").partition("://")[0]
-    store = _STORES.get(scheme, "")
+    store = STORES.get(scheme, "")
     return {**({"storage": stores[store]} if store in stores else {}), **repository}
