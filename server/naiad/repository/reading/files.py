@@ -11,9 +11,8 @@ import msgspec
 from typing_extensions import override
 
 from naiad.errors import invalid
-from naiad.repository.reading import contents
 from naiad.repository.reading.contents import Advance
-from naiad.repository.reading.source import Holdings, LocalSource, Source, check_apart
+from naiad.repository.reading.source import Holdings, LocalSource, Source
 from naiad.repository.reading.store_session import SharedCache, StoreSession
 from naiad.repository.store import local_root
 from naiad.repository.stores import address
@@ -43,16 +42,10 @@ class LocalFiles(LocalSource):
     """A folder of this machine, whatever is in it; implements `Source`."""
 
     @override
-    def check_target(self, folder: pathlib.Path) -> None:
+    def _models(self) -> int:
         if not pathlib.Path(self.location).is_dir():
             raise invalid(f"{self.location}: this is not a folder")
-        check_apart(folder, self.location)
-
-    @override
-    def holdings(self) -> Holdings:
-        self._entries = contents.contents(pathlib.Path(self.location))
-        size = sum(entry.size for entry in self._entries)
-        return Holdings(0, contents.digest(self._entries), size)
+        return 0
 
 
 class RemoteFiles:

@@ -99,7 +99,7 @@ def open_source(
     return RemoteSource(address.parse(location), objects, shared)
 
 
-def check_apart(folder: pathlib.Path, location: str) -> None:
+def _check_apart(folder: pathlib.Path, location: str) -> None:
     """Check that the folder of a copy and what is copied are not in each other.
 
     Raises:
@@ -121,15 +121,19 @@ class LocalSource:
 
     def check_target(self, folder: pathlib.Path) -> None:
         """See `Source`."""
-        LocalStore(self.location, option="").names()
-        check_apart(folder, self.location)
+        self._models()
+        _check_apart(folder, self.location)
 
     def holdings(self) -> Holdings:
         """See `Source`."""
-        models = len(LocalStore(self.location, option="").names())
+        models = self._models()
         self._entries = contents.contents(pathlib.Path(self.location))
         size = sum(entry.size for entry in self._entries)
         return Holdings(models, contents.digest(self._entries), size)
+
+    def _models(self) -> int:
+        """How many models there are; raises InferenceError if the folder is of another kind."""
+        return len(LocalStore(self.location, option="").names())
 
     def copy(self, target: pathlib.Path, advance: Advance) -> None:
         """See `Source`."""
